@@ -25,11 +25,11 @@ def linear(**keywords):
 
 def refused(path, *words, **keywords):
     """The importer refuses the file with one line that holds the words, within seconds."""
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InputError) as caught:
         read_network(path, warn=lambda line: None, **keywords)
     text = str(caught.value)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert text.startswith(str(path)), text
     assert "\n" not in text
     assert caught.value.remedy, text

@@ -6,7 +6,7 @@ What reads ONNX is imported once it is asked for.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mohamjax.dims import DIMS, LAYER_TYPES
 from mohamjax.workload.ensemble import Ensemble, Member, load_ensemble
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ("LAYER_COLUMNS", "layer_rows", "read_network"):
         return getattr(importlib.import_module("mohamjax.workload.importer"), name)
     raise AttributeError(f"module 'mohamjax.workload' has no attribute {name!r}")

@@ -1,7 +1,8 @@
 """Control flow: branches with a constant condition are taken, loops with a constant trip count are unrolled.
 
-What depends on data is walked for the shapes alone where it holds no layer, and refused where it does. A trial that is
-given up drops its layers; what it took of the import's budget stays taken.
+Control flow that depends on data is walked for the shapes alone where it holds no layer, and refused where it does. A
+loop without a trip count is tried iteration by iteration. A trial that is given up drops its layers; the budget that it
+used is not handed back.
 """
 
 from __future__ import annotations
@@ -9,30 +10,48 @@ from __future__ import annotations
 import dataclasses
 from collections import abc
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
+from mohamjax.workload.budget import MAX_FOLDED_INTEGERS
 from mohamjax.workload.plan import GraphPlan, NodePlan
-from mohamjax.workload.tensor import BOOL, INT64, Shape, Tensor, count, is_known
+from mohamjax.workload.tensor import BOOL, INT64, MisfitError, Shape, Tensor, count, is_known
 from mohamjax.workload.walk import Scope, Walk, control, prefix
 
 MAX_UNROLLED = 100_000
-"""Operator calls that one loop may make."""
+"""Operator calls that one loop may make; a loop that would make more is not unrolled."""
 
 MAX_TRIPS = 10_000
-"""Unrolled iterations of a loop with a trip count."""
+"""Iterations of a loop with a trip count; a loop of more is not unrolled."""
 
 MAX_TRIAL = 1_000
-"""Iterations after which a loop without a trip count is taken for endless."""
+"""Iterations after which a loop without a trip count is taken to be endless."""
+
+_Value = float | int | bool | None
+"""A single value, None where it is not known."""
 
 
-def _body(walk: Walk, node: NodePlan, scope: Scope, attributes: abc.Mapping[str, Any], key: str) -> GraphPlan:
+def _body(walk: Walk, node: NodePlan, scope: Scope, attributes: abc.Mapping[str, object], key: str) -> GraphPlan:
     plan = attributes.get(key)
     if not isinstance(plan, GraphPlan):
         raise walk.error(node, scope, f"its graph {key!r} is missing", "correct the model and export it again")
     return plan
+
+
+def _single_of(attributes: abc.Mapping[str, object], key: str) -> int:
+    """An attribute that is an integer, 0 where it is missing."""
+    value = attributes.get(key, 0)
+    if not isinstance(value, int):
+        raise MisfitError(f"attribute {key!r} is no integer")
+    return value
+
+
+def _list_of(attributes: abc.Mapping[str, object], key: str) -> list[int]:
+    """An attribute that is a list of integers, empty where it is missing."""
+    value = attributes.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(v, int) for v in value):
+        raise MisfitError(f"attribute {key!r} is no list of integers")
+    return value
 
 
 def _refused(
@@ -43,7 +62,7 @@ def _refused(
     message: str,
     shapes: Callable[[], list[Tensor]] | None = None,
 ) -> list[Tensor]:
-    """Control flow that cannot be unrolled: an error, or passed over if the user wants that.
+    """Refuses control flow that cannot be unrolled, or passes over it if the user wants that.
 
     Args:
         node: The node.
@@ -73,7 +92,7 @@ def _refused(
 
 @control("If")
 def _if(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
 ) -> list[Tensor]:
     then = _body(walk, node, scope, attributes, "then_branch")
     other = _body(walk, node, scope, attributes, "else_branch")
@@ -105,7 +124,7 @@ def _if(
 
 @control("Loop")
 def _loop(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
 ) -> list[Tensor]:
     body = _body(walk, node, scope, attributes, "body")
     limit, condition = [*inputs, None, None][:2]
@@ -155,21 +174,19 @@ def _unroll(
     body: GraphPlan,
     inputs: list[Tensor | None],
     trips: int | None,
-    proceed: Any,
+    proceed: _Value,
 ) -> list[Tensor] | None:
     """Runs a loop iteration by iteration; None where it turns out that its end is not known."""
     carried = list(inputs[2:])
     condition = inputs[1] if len(inputs) > 1 else None
     gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - 1 - len(carried))]
     mark = walk.mark()
-    going: Any = True if condition is None else proceed
+    going: _Value = True if condition is None else proceed
     control = walk.union([condition]) if going is None else frozenset()
-    # A trial takes half of what is left at most: many of them end nothing.
-    floors = walk.budget.halves()
-    most = min(MAX_TRIAL, walk.budget.left("calls") // 2 // (len(body.nodes) + 1))
+    most = min(MAX_TRIAL, MAX_UNROLLED // (len(body.nodes) + 1))
     i = 0
     while (trips is None or i < trips) and (going is None or going):
-        if trips is None and (i >= most or walk.budget.below(floors)):
+        if trips is None and i >= most:
             walk.endless.add(id(body))  # other loops may run it over and over
             walk.drop_layers(mark)
             return None
@@ -187,7 +204,7 @@ def _unroll(
             if walk.has_layers(body):
                 walk.warn(f"{walk.label(node, scope)}: its end depends on data; all {trips} iterations are counted")
         carried = list(made[1 : 1 + len(carried)])
-        walk.budget.spend("members", len(gathered))
+        walk.budget.gather(len(gathered))
         for bucket, value in zip(gathered, made[1 + len(carried) :], strict=True):
             bucket.append(value)
         i += 1
@@ -228,13 +245,13 @@ def _abstract_loop(
 
 @control("Scan")
 def _scan(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
 ) -> list[Tensor]:
     """Unrolls a Scan; that of operator set 8 runs anew for every entry of a batch, axis 0 of all its operands."""
     body = _body(walk, node, scope, attributes, "body")
     batched = scope.opsets.get("", 1) < 9
     operands = inputs[1:] if batched else inputs
-    scanned = int(attributes.get("num_scan_inputs", 0))
+    scanned = _single_of(attributes, "num_scan_inputs")
     states = len(operands) - scanned
     if scanned < 1 or states < 0 or len(body.inputs) < len(operands) or len(body.outputs) < states:
         raise walk.error(node, scope, "its body does not fit its inputs", "correct the model and export it again")
@@ -245,7 +262,7 @@ def _scan(
             walk.warn(f"{walk.label(node, scope)}: its sequences are counted at their full length")
         operands, batch = _slices(walk, operands, [0] * len(operands))
     else:
-        axes = attributes.get("scan_input_axes") or axes
+        axes = _list_of(attributes, "scan_input_axes") or axes
     slices, length = _slices(walk, operands[states:], axes)
     steps = None if length is None or batch is None else length * batch
     runs = (batch or 1, length or 0)
@@ -255,7 +272,7 @@ def _scan(
             message = f"its length ({many}) does not unroll and there are layers in its body"
             return _refused(walk, node, scope, inputs, message)
         runs = (1, 1)
-    out_axes = attributes.get("scan_output_axes") or [0] * (len(body.outputs) - states)
+    out_axes = _list_of(attributes, "scan_output_axes") or [0] * (len(body.outputs) - states)
     label = walk.label(node, scope)
     parts: list[list[Tensor]] = []
     for b in range(runs[0]):
@@ -270,7 +287,7 @@ def _scan(
                 inner.tensors[name] = value
             made = walk.run_graph(body, inner)
             state = list(made[:states])
-            walk.budget.spend("members", len(gathered))
+            walk.budget.gather(len(gathered))
             for bucket, value in zip(gathered, made[states:], strict=True):
                 bucket.append(value)
         out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
@@ -284,7 +301,7 @@ def _scan(
 
 @control("SequenceMap")
 def _sequence_map(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
 ) -> list[Tensor]:
     body = _body(walk, node, scope, attributes, "body")
     first = inputs[0] if inputs else None
@@ -302,7 +319,7 @@ def _sequence_map(
             if value is not None and value.sequence and value.elements is not None:
                 value = dataclasses.replace(value.elements[i])  # its neighbours may be alike, and are not the same
             inner.tensors[name] = value
-        walk.budget.spend("members", len(gathered))
+        walk.budget.gather(len(gathered))
         for bucket, value in zip(gathered, walk.run_graph(body, inner), strict=True):
             bucket.append(value)
     return [Tensor(None, b[0].dtype if b else 0, producers=walk.union(b), elements=b, sequence=True) for b in gathered]
@@ -311,7 +328,7 @@ def _sequence_map(
 def _slices(
     walk: Walk, tensors: Sequence[Tensor | None], axes: Sequence[int]
 ) -> tuple[list[Tensor | None], int | None]:
-    """What one step along an axis of each tensor sees of them, and the length that they share, None if unknown."""
+    """The part of each tensor that one step along its axis sees, and the length that all share, None if unknown."""
     lengths: set[int | None] = set()
     slices: list[Tensor | None] = []
     for tensor, axis in zip(tensors, axes, strict=True):
@@ -359,14 +376,14 @@ def _stacked(
     )
 
 
-def _single(tensor: Tensor | None) -> Any:
+def _single(tensor: Tensor | None) -> _Value:
     """The one value of a known tensor, None where it is not known."""
     if tensor is None or not tensor.values_known or tensor.data is None or tensor.data.size != 1:
         return None
     return tensor.data.reshape(-1).tolist()[0]
 
 
-def _constant(value: Any, dtype: int = INT64) -> Tensor:
+def _constant(value: int | bool, dtype: int = INT64) -> Tensor:
     return Tensor((), dtype, data=np.asarray(value), const=True, producers=frozenset())
 
 

@@ -33,10 +33,11 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
+from numpy.typing import ArrayLike
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Form, Name, Positive, Text, read_form
@@ -91,8 +92,8 @@ class Member:
     Attributes:
         application: its networks; its name is the model's.
         weight: how much it counts in a mean.
-        batch: by what the samples of its networks were multiplied, for the record.
-        scenario: what it was made from, likewise; empty for the scenario at hand.
+        batch: factor by which the samples of its networks were multiplied, for the record.
+        scenario: name or file of the scenario that it was made from, for the record; empty for the one at hand.
     """
 
     application: ApplicationModel
@@ -113,10 +114,11 @@ class Ensemble:
 
     Attributes:
         models: those that the search sees.
-        over: `mean` by weight, or `worst`: what of the models' latencies and energies is minimised.
+        over: `mean` or `worst`: which of the weighted mean and the maximum of the models' latencies and energies is
+            minimised.
         nominal: number of the model that a package would be designed for otherwise.
         held_out: models that are reported alone.
-        name: of the whole, for people; that of the scenario.
+        name: name of the whole, for people; that of the scenario.
         file: where it was read, for complaints; empty otherwise.
     """
 
@@ -181,7 +183,7 @@ class Ensemble:
         """The application model of all layers, those of held-out models last."""
         return joined([member.application for member in (*self.models, *self.held_out)], self.name)
 
-    def aggregate(self, objectives: Any) -> np.ndarray:
+    def aggregate(self, objectives: ArrayLike) -> np.ndarray:
         """Objectives over the models, `[..., 3]` float64, from those of every model, `[A, ..., 3]`.
 
         Latency and energy are the mean by weight or the worst; the area is the package's.
@@ -194,12 +196,12 @@ class Ensemble:
         mean[..., 2] = values[..., 2].max(axis=0)  # they are equal
         return mean
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The ensemble as plain data, for `config.yaml` and hashes."""
 
-        def told(member: Member) -> dict[str, Any]:
+        def told(member: Member) -> dict[str, object]:
             networks = [network.name for network in member.application.networks]
-            out: dict[str, Any] = {"name": member.name, "networks": networks, "batch": member.batch}
+            out: dict[str, object] = {"name": member.name, "networks": networks, "batch": member.batch}
             return out | ({"scenario": member.scenario} if member.scenario else {})
 
         return {
@@ -214,7 +216,7 @@ class Ensemble:
 def joined(applications: Sequence[ApplicationModel], name: str = "joined") -> ApplicationModel:
     """All layers of several application models in one; networks keep their names, which several may share.
 
-    What users ask for is left out: it is that of every model by itself.
+    Deadlines, frame rates and weights are left out: they hold for each model separately.
     """
     silent = {"deadline_s": float("inf"), "frames_per_second": 0.0, "weight": 1.0}
     networks = (dataclasses.replace(n, **silent) for application in applications for n in application.networks)

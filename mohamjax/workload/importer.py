@@ -116,7 +116,7 @@ def tensor_names(path: str | os.PathLike[str]) -> frozenset[str]:
         path: The ONNX file.
 
     Raises:
-        InputError: As in `load_model`.
+        InputError: The file is no ONNX model that can be read (`load_model`).
     """
     graph = load_model(path).graph
     names = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}

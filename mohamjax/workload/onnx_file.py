@@ -1,4 +1,4 @@
-"""Reading an ONNX file: the bytes, the protobuf, external data, and what is wrong with them.
+"""Reads an ONNX file (its bytes, the protobuf message and small external data), and says what is wrong with it.
 
 Weights are never read: a tensor's dimensions stand in the file itself, so external data may be missing.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.reader import open_file
-from mohamjax.workload.budget import MAX_AXES, MAX_SIZE, Budget
+from mohamjax.workload.budget import MAX_AXES, MAX_FOLDED_FLOATS, MAX_FOLDED_INTEGERS, MAX_SIZE, Budget
 from mohamjax.workload.tensor import NUMPY_TYPES, Tensor
 from mohamjax.workload.wire import MalformedError, TooLargeError, skim
 
@@ -23,14 +23,9 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_BYTES = (1 << 31) - 1
-"""Bytes of an ONNX file: those that a protobuf may have."""
+"""Most bytes of an ONNX file: as many as a protobuf message may have."""
 
-MAX_FOLDED_INTEGERS = 1 << 17
-"""Integer constants up to this many elements are kept, because shapes may be computed from them."""
-
-MAX_FOLDED_FLOATS = 1 << 12
-"""The same for floating-point constants (scales of a Resize, limits of a Range)."""
-
+_COST_OF_OPENING = 1 << 10  # values of eight bytes that could be read while a file is opened
 _MAX_FOLDERS = 64  # in the path of external data
 
 _EXPORT = "export the model to ONNX again"
@@ -200,7 +195,7 @@ def _check_location(tensor: onnx.TensorProto, folder: pathlib.Path, path: object
 
 
 def check_sizes(sizes: Sequence[object], item: str, file: object) -> None:
-    """Refuses what can be no shape: too many axes, or a size that is negative or too large.
+    """Refuses sizes that can be no shape: too many axes, or a size that is negative or too large.
 
     Args:
         sizes: Sizes; what is no integer stands for an unknown one.
@@ -279,7 +274,7 @@ def _values(tensor: onnx.TensorProto, numpy_type: np.dtype, count: int, budget: 
 def _external_bytes(tensor: onnx.TensorProto, length: int, budget: Budget) -> bytes | None:
     fields = _external_fields(tensor)
     folder = os.path.dirname(os.path.realpath(str(budget.file)))
-    if not budget.decode(length):
+    if not budget.fold(length // 8 + _COST_OF_OPENING):
         return None
     try:
         offset = int(fields.get("offset") or 0)

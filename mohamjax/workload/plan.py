@@ -10,7 +10,7 @@ import dataclasses
 import heapq
 from collections import abc
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from mohamjax.errors import InputError
 from mohamjax.workload.budget import MAX_AXES, Budget
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx
 
 _LONGEST_NAME = 300
-"""Characters of a node's name; a longer one loses its middle, for it stands everywhere."""
+"""Characters of a node's name. A longer one loses its middle, because it precedes the names of all its layers."""
 
 _COST_OF_OUTPUT = 8  # entries: what a tensor takes of memory beside its sizes and values
 
@@ -49,7 +49,7 @@ class NodePlan:
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: dict[str, Any]
+    attributes: dict[str, object]
     references: dict[str, str]
     needs: frozenset[str]
     entries: int
@@ -94,7 +94,7 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, budget: Budget) -> G
 
     Args:
         graph: The graph.
-        budget: Of the import; names the model file.
+        budget: The budget of the import; names the model file.
 
     Returns:
         The plan.
@@ -105,23 +105,20 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, budget: Budget) -> G
     """
     file = budget.file
     constants: dict[str, Tensor] = {}
-    hints: dict[str, Any] = {info.name: info for info in graph.value_info}
-    inputs: list[str] = []
-    outputs: list[str] = []
-    where = f"graph {graph.name!r}"
-    if not hasattr(graph, "initializer"):  # a function: its inputs and outputs are mere names
-        where = f"function {graph.name!r}"
-        inputs, outputs = [str(name) for name in graph.input], [str(name) for name in graph.output]
-    else:
-        body: Any = graph
-        for name, tensor in _constants(body, budget):
+    hints: dict[str, onnx.ValueInfoProto] = {info.name: info for info in graph.value_info}
+    if _is_graph(graph):
+        where = f"graph {graph.name!r}"
+        for name, tensor in _constants(graph, budget):
             if name in constants:
                 raise _defined_twice(name, file, where)
             constants[name] = tensor
-        hints.update((info.name, info) for part in (body.output, body.input) for info in part)
+        hints.update((info.name, info) for part in (graph.output, graph.input) for info in part)
         # Before IR version 4 an initialiser stands among the inputs too.
-        inputs = [info.name for info in body.input if info.name not in constants]
-        outputs = [info.name for info in body.output]
+        inputs = [info.name for info in graph.input if info.name not in constants]
+        outputs = [info.name for info in graph.output]
+    else:  # its inputs and outputs are mere names
+        where = f"function {graph.name!r}"
+        inputs, outputs = [str(name) for name in graph.input], [str(name) for name in graph.output]
     for info in hints.values():
         _check_stated(info, file)
     for name, times in collections.Counter(inputs).items():
@@ -140,6 +137,11 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, budget: Budget) -> G
     needed = set(outputs).union(*(node.needs for node in nodes)) if nodes else set(outputs)
     ordered = _ordered(nodes, makers, file)
     return GraphPlan(ordered, inputs, outputs, constants, hints, frozenset(needed - defined - makers.keys()))
+
+
+def _is_graph(graph: onnx.GraphProto | onnx.FunctionProto) -> TypeGuard[onnx.GraphProto]:
+    """Whether it is a graph, and not the body of a function."""
+    return hasattr(graph, "initializer")
 
 
 def _defined_twice(name: str, file: object, item: str) -> InputError:
@@ -181,14 +183,14 @@ def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest // 2]}...{text[-longest // 2 :]}"
 
 
-def entries(values: Iterable[Any]) -> int:
-    """How much there is to read in the values of attributes."""
+def entries(values: Iterable[object]) -> int:
+    """How many entries the values of attributes have; bytes count by blocks of 64."""
     return sum(len(v) if isinstance(v, list) else len(v) >> 6 if isinstance(v, bytes) else 1 for v in values)
 
 
 def _plan_node(node: onnx.NodeProto, index: int, budget: Budget) -> NodePlan:
     name = _printable(node.name) or f"{_printable(node.op_type) or 'node'}_{index}"
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, object] = {}
     references: dict[str, str] = {}
     needs = {x for x in node.input if x}
     for attribute in node.attribute:
@@ -215,8 +217,8 @@ def _plan_node(node: onnx.NodeProto, index: int, budget: Budget) -> NodePlan:
     )
 
 
-def decode(attribute: onnx.AttributeProto, budget: Budget) -> Any:
-    """Value of an attribute; a missing type (old exporters) is told from the field that is set."""
+def decode(attribute: onnx.AttributeProto, budget: Budget) -> object:
+    """The value of an attribute. A missing type (old exporters) is recognised by the field that is set."""
     kind = attribute.type
     if kind == 0:
         single = ((4, "t"), (5, "g"), (3, "s"), (1, "f"), (2, "i"))

@@ -9,7 +9,7 @@ import os
 import pathlib
 from collections import abc
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import yaml
 from msgspec import Meta
@@ -28,13 +28,13 @@ release has it: in C."""
 
 MAX_COPIES = 1000
 MAX_NETWORKS = 1000
-"""Networks of an application model, copies included."""
+"""Most networks of an application model, copies included."""
 
 MAX_LAYERS = 200_000
-"""Layers of an application model."""
+"""Most layers of an application model."""
 
 MAX_DEPENDENCIES = 1 << 23
-"""Dependencies between them."""
+"""Most dependencies between layers of an application model."""
 
 _DATA = pathlib.Path(__file__).parent / "data"
 _NAMES = (*SCENARIOS, *VARIANTS)
@@ -119,8 +119,8 @@ def load_scenario(
         spec: A packaged name (`SCENARIOS`, or A to D, or `VARIANTS`), a YAML file, an ONNX file, or several ONNX files.
         batch: Symbolic batch of the networks that the scenario gives none.
         shapes: Shapes by tensor name, for the networks that have a tensor of that name.
-        skip_unknown: As in `read_network`.
-        warn: As in `read_network`.
+        skip_unknown: Passes over unknown operators, with a warning, instead of refusing them (`read_network`).
+        warn: Takes each warning, one line; standard error by default.
 
     Returns:
         The application model. Network names are distinct: copies become `name#2`, `name#3`, ...
@@ -285,7 +285,7 @@ def _from_yaml(path: pathlib.Path) -> tuple[str, list[_Entry]]:
     return network_name(form.name or path.stem), [_entry(entry, i, path) for i, entry in enumerate(entries)]
 
 
-def _refuse_other_formats(document: abc.Mapping[Any, Any], path: pathlib.Path) -> None:
+def _refuse_other_formats(document: abc.Mapping[object, object], path: pathlib.Path) -> None:
     """Says where a file belongs that is not a scenario but something else that a search reads."""
     stated = document.get("format")
     if stated is None and "networks" not in document and not _OF_REQUIREMENTS.isdisjoint(document):

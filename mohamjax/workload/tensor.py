@@ -1,4 +1,4 @@
-"""What the importer knows of a tensor, and the operator call as the per-operator rules see it.
+"""What the importer knows of a tensor, and the operator call that the rules of operators receive.
 
 A size that depends on data is None; a tensor of unknown rank has shape None.
 """
@@ -9,12 +9,12 @@ import dataclasses
 import math
 from collections import abc
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.workload.budget import Budget
+from mohamjax.workload.layer import WorkloadShape
 from mohamjax.workload.repetition import Repetition, plain
 
 Shape = tuple[int | None, ...]
@@ -36,7 +36,7 @@ NUMPY_TYPES: dict[int, type] = {
 
 
 class MisfitError(ValueError):
-    """Operands that do not fit together, in words for the user; the walk adds the file and the node."""
+    """Says in words for the user that operands do not fit together; the walk adds the file and the node."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -90,13 +90,12 @@ class Tensor:
         if any(repeated for axis in repetition for _, repeated in axis) and count(self.shape):
             self.repetition = repetition
 
-    def revised(self, **changes: Any) -> Tensor:
-        """A copy that holds the same values, of which something more or less is known."""
-        out = dataclasses.replace(self, **changes)
-        out.origin = self.origin or self
-        if out.shape == self.shape:
-            out.repetition = self.repetition
-        return out
+    def revised(self, changed: Tensor) -> Tensor:
+        """`changed`, a copy with the same values of which something more or less is known, noted as such."""
+        changed.origin = self.origin or self
+        if changed.shape == self.shape:
+            changed.repetition = self.repetition
+        return changed
 
 
 def is_known(shape: Shape | None) -> bool:
@@ -168,7 +167,7 @@ def union(tensors: Iterable[Tensor | None], budget: Budget) -> frozenset[int]:
 
 @dataclasses.dataclass
 class Call:
-    """One operator call: what the rules of `operators` get.
+    """One operator call, which the rules of `operators` receive.
 
     Attributes:
         op: Operator name.
@@ -180,9 +179,9 @@ class Call:
         outputs: How many outputs the node has.
         file: The model file, for errors.
         warn: Takes one line.
-        emit: `emit(suffix, type, bounds, word_bits, producers)` adds a layer and returns its index.
+        emit: `emit(suffix, type, shape, word_bits, producers)` adds a layer and returns its index.
         fold_product: Called where a product of constants is left out.
-        budget: Of the import.
+        budget: The budget of the import.
     """
 
     op: str
@@ -190,11 +189,11 @@ class Call:
     opset: int
     label: str
     inputs: list[Tensor | None]
-    attributes: abc.Mapping[str, Any]
+    attributes: abc.Mapping[str, object]
     outputs: int
     file: object
     warn: Callable[[str], None]
-    emit: Callable[..., int]
+    emit: Callable[[str, str, WorkloadShape, int, frozenset[int]], int]
     fold_product: Callable[[], None]
     budget: Budget
 
@@ -234,7 +233,7 @@ class Call:
         return [None if v is None else int(v) for v in values]
 
     def members(self, i: int) -> list[Tensor] | None:
-        """Members of the sequence that is input i, where they are known, to look at each."""
+        """Members of the sequence that is input i, where they are known; counts that each is looked at."""
         elements = self.get(i).elements
         self.budget.spend("entries", len(elements or ()))
         return elements
@@ -253,9 +252,21 @@ class Call:
         values = self.ints(i) if self.scalar(i) is not None else None
         return values[0] if values else None
 
-    def attr(self, key: str, default: Any = None) -> Any:
+    def attr(self, key: str, default: object = None) -> object:
         """An attribute, or its default."""
         return self.attributes.get(key, default)
+
+    def type_attr(self, key: str, default: int) -> int:
+        """An attribute that is an element type; one that is 0 or none counts as left out."""
+        value = self.attributes.get(key)
+        return value if value and isinstance(value, int) else default
+
+    def number_attr(self, key: str, default: float | None = None) -> float | None:
+        """An attribute that is a number, or its default."""
+        value = self.attributes.get(key, default)
+        if value is not None and not isinstance(value, int | float):
+            raise self.error(f"attribute {key!r} is no number")
+        return value
 
     def int_attr(self, key: str, default: int | None = None) -> int:
         """An integer attribute."""
@@ -293,7 +304,7 @@ class Call:
             raise self.error(f"input {i} has too few axes ({show(shape)}): the operator needs {least} or more")
         return shape
 
-    def axis(self, value: Any, rank: int) -> int:
+    def axis(self, value: object, rank: int) -> int:
         """A checked, non-negative axis; 0 of a scalar."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(f"an axis is {_brief(value)}, no integer")

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import itertools
 from collections import abc
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.workload.budget import Budget
+from mohamjax.workload.budget import MAX_FOLDED_INTEGERS, Budget
 from mohamjax.workload.layer import Layer, WorkloadShape
-from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS, check_sizes
+from mohamjax.workload.onnx_file import check_sizes
 from mohamjax.workload.operators import CONTRIB, PURE_RANDOM, QUANTISED_THROUGH, RULES, STANDARD, find_rule, is_layer
 from mohamjax.workload.plan import GraphPlan, NodePlan, decode, entries, plan_graph, shortened, static_shape
 from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, MisfitError, Tensor, is_known, show, union
@@ -33,18 +34,18 @@ _SMALL = 1 << 8
 """Elements of a tensor that counts as small."""
 
 _MOST_UNKNOWN = 1 << 10
-"""Elements of an array of which some are unknown: shapes are short, and such arrays are slow."""
+"""Elements of a kept array of which some are unknown. Shapes are short, and arrays of Python objects are slow."""
 
 _LONGEST_PREFIX = 1000
-"""Characters of the names around a node; longer ones lose their middle, for they stand everywhere."""
+"""Characters of the names around a node. Longer ones lose their middle, because they precede every name inside."""
 
 _FEW = 8
-"""Operands, attributes or values of each that an error shows."""
+"""How many operands, how many attributes and how many values of each an error shows."""
 
 _LONGEST_GIVEN = 240
 
 MAX_DEPTH = 64
-"""Functions and control flow inside each other."""
+"""How deep functions and control flow may lie inside each other."""
 
 MAX_BOUND = 2**31 - 1
 MAX_MACS = 2**62
@@ -55,12 +56,12 @@ _BLOCKED = "com.microsoft.nchwc"
 
 @dataclasses.dataclass
 class Scope:
-    """Tensors in reach: a graph's own, then those of the graphs around it."""
+    """The tensors that a graph can name: its own, then those of the graphs around it."""
 
     tensors: dict[str, Tensor | None]
     hints: abc.Mapping[str, onnx.ValueInfoProto]
     opsets: abc.Mapping[str, int]
-    attributes: abc.Mapping[str, Any]
+    attributes: abc.Mapping[str, object]
     prefix: str = ""
     parent: Scope | None = None
     depth: int = 0
@@ -80,7 +81,7 @@ class Scope:
         return Scope({}, hints, self.opsets, self.attributes, prefix, self, self.depth + 1)
 
 
-Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], abc.Mapping[str, Any]], list[Tensor]]
+Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], abc.Mapping[str, object]], list[Tensor]]
 
 CONTROL: dict[str, Control] = {}
 """What walks the graphs inside a node, by operator name; `control_flow` fills it."""
@@ -128,7 +129,7 @@ class Walk:
         self._names: dict[str, int] = {}
         self._renamed: list[tuple[str, int | None]] = []
         self._functions = {(f.domain if f.domain != "ai.onnx" else "", f.name, f.overload): f for f in model.functions}
-        self._function_plans: dict[tuple[str, str, str], tuple[GraphPlan, dict[str, Any]]] = {}
+        self._function_plans: dict[tuple[str, str, str], tuple[GraphPlan, dict[str, object]]] = {}
         self.endless: set[int] = set()
         self._computes: dict[int, bool] = {}
         self.opsets = self._versions(model.opset_import)
@@ -239,8 +240,8 @@ class Walk:
             ValueError,
             MemoryError,
         ) as error:
-            # Rules trust their operands' form; whatever a malformed node makes of that ends here, as the user's error:
-            # told by what the node got, not by what Python or NumPy say of it.
+            # Rules trust the form of their operands. Every exception that a malformed node causes ends here and becomes
+            # an error for the user, which says what the node got and not what Python or NumPy say of it.
             reason = str(error) if isinstance(error, MisfitError) else _given(inputs, attributes)
             raise self.error(
                 node,
@@ -264,7 +265,7 @@ class Walk:
         return union(tensors, self.budget)
 
     def _apply(
-        self, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+        self, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
     ) -> list[Tensor]:
         key = (node.domain, node.op, node.overload)
         if key in self._functions:
@@ -287,9 +288,7 @@ class Walk:
             outputs=len(node.outputs),
             file=self.file,
             warn=self.warn,
-            emit=lambda suffix, kind, bounds, bits, producers: self._emit(
-                node, scope, suffix, kind, bounds, bits, producers
-            ),
+            emit=functools.partial(self._emit, node, scope),
             fold_product=self._fold_product,
             budget=self.budget,
         )
@@ -298,7 +297,7 @@ class Walk:
         return outputs
 
     def _read(self, tensors: Iterable[Tensor | None]) -> None:
-        """Counts the values that a rule gets: singly where Python looks at each, otherwise as NumPy takes them."""
+        """Counts the values that a rule gets: each one where Python looks at it, every 64th where NumPy does."""
         self.budget.spend(
             "entries",
             sum(
@@ -312,7 +311,7 @@ class Walk:
         self.folded_products += 1
 
     def _finish(self, call: Call, outputs: list[Tensor]) -> None:
-        """Adds what holds for every operator: constants, producers, quantised widths, who lost a shape."""
+        """Completes results with what holds for every operator: constness, producers, width, who lost a shape."""
         operands = [t for t in call.inputs if t is not None]
         const = all(t.const for t in operands) and call.op not in PURE_RANDOM
         producers: frozenset[int] | None = None
@@ -334,7 +333,7 @@ class Walk:
                 elif const:
                     out.bits = next((t.bits for t in operands if t.bits), None)
             if out.elements is not None and not any(out.elements is t.elements for t in operands):
-                self.budget.spend("members", len(out.elements))
+                self.budget.gather(len(out.elements))
             if out.data is not None and not self.kept(out.data):
                 out.data = None
             if not is_known(out.shape) and not out.sequence and not out.why:
@@ -352,7 +351,7 @@ class Walk:
         return True
 
     def _hinted(self, name: str, tensor: Tensor, scope: Scope) -> Tensor:
-        """Fills sizes that the rules could not know from what the file states of the tensor."""
+        """The tensor, its unknown sizes taken from what the file states of it."""
         if (is_known(tensor.shape) and tensor.dtype) or name not in scope.hints:
             return tensor
         shape, dtype, sequence = static_shape(scope.hints[name], self.symbols if scope.main else {})
@@ -362,7 +361,9 @@ class Walk:
             merged = tuple(b if a is None else a for a, b in zip(tensor.shape, shape, strict=True))
         else:
             merged = tensor.shape
-        return tensor.revised(shape=merged, dtype=tensor.dtype or dtype, sequence=tensor.sequence or sequence)
+        return tensor.revised(
+            dataclasses.replace(tensor, shape=merged, dtype=tensor.dtype or dtype, sequence=tensor.sequence or sequence)
+        )
 
     def _overridden(self, name: str, tensor: Tensor, scope: Scope) -> Tensor:
         if not scope.main or name not in self.shapes:
@@ -383,12 +384,11 @@ class Walk:
         scope: Scope,
         suffix: str,
         kind: str,
-        bounds: abc.Mapping[str, Any],
+        shape: WorkloadShape,
         word_bits: int,
         producers: frozenset[int],
     ) -> int:
-        shape = WorkloadShape(**bounds)
-        for dim, bound in bounds.items():
+        for dim, bound in vars(shape).items():
             for size in bound if isinstance(bound, tuple) else (bound,):
                 if not 1 <= size <= MAX_BOUND:
                     raise self.error(
@@ -416,16 +416,16 @@ class Walk:
         return len(self.layers) - 1
 
     def _name(self, name: str, number: int) -> None:
-        """Notes that a layer has the name, or how often it was asked for, and what was noted before."""
+        """Notes how often a name was asked for, and in a log what was noted before, so that a trial can be undone."""
         self._renamed.append((name, self._names.get(name)))
         self._names[name] = number
 
     def mark(self) -> tuple[int, int, int]:
-        """A place to come back to with `_drop_layers`."""
+        """The present state of layers and names, to which `drop_layers` can return."""
         return len(self.layers), len(self._renamed), self.folded_products
 
     def drop_layers(self, mark: tuple[int, int, int]) -> None:
-        """Drops the layers of a trial that is given up. What it took of the budget stays taken."""
+        """Drops the layers of a trial that is given up. The budget that it used is not handed back."""
         del self.layers[mark[0] :]
         while len(self._renamed) > mark[1]:
             name, number = self._renamed.pop()
@@ -437,7 +437,7 @@ class Walk:
 
     # ---------------------------------------------------------------------------------- functions, unknown ones
 
-    def _function_plan(self, key: tuple[str, str, str]) -> tuple[GraphPlan, dict[str, Any]]:
+    def _function_plan(self, key: tuple[str, str, str]) -> tuple[GraphPlan, dict[str, object]]:
         """The body of a function and the defaults of its attributes, decoded once."""
         known = self._function_plans.get(key)
         if known is None:
@@ -455,7 +455,7 @@ class Walk:
         node: NodePlan,
         scope: Scope,
         inputs: list[Tensor | None],
-        attributes: abc.Mapping[str, Any],
+        attributes: abc.Mapping[str, object],
     ) -> list[Tensor]:
         function = self._functions[key]
         plan, defaults = self._function_plan(key)
@@ -526,10 +526,10 @@ def prefix(scope: Scope, node: NodePlan, suffix: str) -> str:
     return shortened(scope.prefix + node.name, _LONGEST_PREFIX) + suffix
 
 
-def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, Any]) -> str:
-    """What a node got, briefly: shapes and small values of its inputs, and its attributes."""
+def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, object]) -> str:
+    """A short text of what a node got: shapes and small values of its inputs, and its attributes."""
 
-    def values(entries: list[Any]) -> str:
+    def values(entries: Iterable[object]) -> str:
         return ", ".join(str(v) if isinstance(v, bool | int | float) else "?" for v in entries)
 
     def operand(tensor: Tensor | None) -> str:
@@ -541,7 +541,7 @@ def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, Any]) -
         few = tensor.data is not None and tensor.data.size <= _FEW
         return f"{text} [{values(tensor.data.reshape(-1).tolist())}]" if few and tensor.data is not None else text
 
-    def attribute(value: Any) -> str:
+    def attribute(value: object) -> str:
         if isinstance(value, list):
             return f"[{values(value[:_FEW])}{', ...' if len(value) > _FEW else ''}]"
         if isinstance(value, bytes):
@@ -558,4 +558,4 @@ def _without_large(tensor: Tensor) -> Tensor:
     """The tensor, without its values unless they are few."""
     if tensor.data is None or tensor.data.size <= _SMALL:
         return tensor
-    return tensor.revised(data=None)
+    return tensor.revised(dataclasses.replace(tensor, data=None))

@@ -1,4 +1,4 @@
-"""The bytes of an ONNX file as protobuf will see them: without what no reader of shapes needs, and within bounds.
+"""Reduces the bytes of an ONNX file, before protobuf parses them, to what a reader of shapes needs, and limits them.
 
 Protobuf makes up to sixty bytes of memory of one byte of a file (an empty message is two bytes), and weights of
 gigabytes are of no use here. So the file is skimmed first, field by field: payloads too large to be a shape, texts for
@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from mohamjax.workload.budget import MAX_FOLDED_FLOATS, MAX_FOLDED_INTEGERS
+
 MAX_FIELDS = 4_000_000
-"""Fields of all messages of a file, and entries of packed lists."""
+"""Most fields of all messages of a file, entries of packed lists included."""
 
 MAX_NODES = 200_000
-"""Nodes of all graphs of a file."""
+"""Most nodes of all graphs of a file."""
 
 MAX_KEPT = 1 << 28
-"""Bytes of what is left of a file."""
+"""Most bytes of a file that remain after weights and texts are left out."""
 
 _MOST_CONSTANTS = 1 << 26  # bytes of all kept constants; beyond them only small ones are kept
 _SMALL = 1 << 12  # bytes of a small constant
@@ -52,8 +54,8 @@ _MODEL: _Schema = {
 _PAYLOADS = {4: 1, 5: 8, 6: 1, 7: 8, 9: 1, 10: 1, 11: 8}
 _TENSOR_FLOATS = frozenset({1, 10, 11})
 _TENSOR_INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 9, 12, 13})
-_LONGEST_FLOATS = (1 << 12) * 8
-_LONGEST_INTEGERS = (1 << 17) * 10  # as many as `onnx_file` folds, as long as one may be
+_LONGEST_FLOATS = MAX_FOLDED_FLOATS * 8
+_LONGEST_INTEGERS = MAX_FOLDED_INTEGERS * 10  # as long as one may be
 
 
 class MalformedError(ValueError):
@@ -65,7 +67,7 @@ class TooLargeError(ValueError):
 
 
 def skim(stream: BinaryIO, size: int) -> bytes:
-    """What matters of an ONNX file.
+    """The part of an ONNX file that a reader of shapes needs.
 
     Args:
         stream: The file.
@@ -108,7 +110,7 @@ class _Skimmer:
         self.block, self.base = self.stream.read(_BLOCK), at
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
-        """A varint and where it ends."""
+        """A varint and the position after it."""
         value = shift = 0
         while True:
             if at >= end:
@@ -184,7 +186,7 @@ class _Skimmer:
     # --------------------------------------------------------------------------------------------- rewriting
 
     def message(self, at: int, end: int, schema: _Schema, level: int) -> tuple[list[_Piece], int]:
-        """What is left of a message, in pieces, and its length."""
+        """What is kept of a message, in pieces, and its length in bytes."""
         if level > _MOST_LEVELS:
             raise MalformedError("messages are nested too deeply")
         pieces: list[_Piece] = []

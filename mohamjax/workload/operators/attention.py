@@ -6,62 +6,70 @@ product, so that keys and values are read once per key head: docs/concepts/workl
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
+from mohamjax.workload.layer import WorkloadShape
 from mohamjax.workload.operators.products import made_by, word_bits_of
 from mohamjax.workload.operators.registry import CONTRIB, rule
 from mohamjax.workload.repetition import Factors, common, reshaped
 from mohamjax.workload.tensor import FLOAT, Call, Tensor, is_known, show
 
 
+@dataclasses.dataclass
+class _Sizes:
+    """Sizes of an attention.
+
+    Attributes:
+        batch: Batch entries.
+        heads: Query heads.
+        queries: Queries per head.
+        keys: Keys that each of them meets.
+        channels: Channels of a query head, and of a key head.
+        value_channels: Channels of a value head.
+        key_readers: How many query heads (of all batch entries) read each key head.
+        value_readers: How many read each value head.
+    """
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    channels: int
+    value_channels: int
+    key_readers: int = 1
+    value_readers: int = 1
+
+
 def _attend(
-    call: Call,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    batch: int,
-    heads: int,
-    queries: int,
-    keys: int,
-    size: int,
-    value_size: int,
-    readers: tuple[int, int] = (1, 1),
-    others: Sequence[Tensor | None],
+    call: Call, operands: tuple[Tensor, Tensor, Tensor], sizes: _Sizes, others: Sequence[Tensor | None]
 ) -> frozenset[int]:
     """The two products of an attention: scores (queries by keys) and their product with the values.
 
     Args:
         call: The operator.
-        q: The queries, for their width and what they depend on.
-        k: The keys.
-        v: The values.
-        batch: Batch entries.
-        heads: Query heads.
-        queries: Queries per head.
-        keys: Keys that each of them meets.
-        size: Channels of a query head.
-        value_size: Channels of a value head.
-        readers: How many query heads (of all batch entries) read each key head, and each value head.
+        operands: Queries, keys and values, for their widths and what they depend on.
+        sizes: Sizes of both products.
         others: What else the scores depend on.
 
     Returns:
         The layer that the result comes from.
     """
+    q, k, v = operands
     bits = max(q.word_bits, k.word_bits)
-    for_keys, for_values = readers
+    every, same_keys, same_values = sizes.batch * sizes.heads, sizes.key_readers, sizes.value_readers
     scores = call.emit(
         "scores",
         "bmm",
-        {"G": batch * heads // for_keys, "N": queries * for_keys, "C": size, "K": keys},
+        WorkloadShape(G=every // same_keys, N=sizes.queries * same_keys, C=sizes.channels, K=sizes.keys),
         bits,
         call.producers([q, k, *others]),
     )
     context = call.emit(
         "context",
         "bmm",
-        {"G": batch * heads // for_values, "N": queries * for_values, "C": keys, "K": value_size},
+        WorkloadShape(G=every // same_values, N=sizes.queries * same_values, C=sizes.keys, K=sizes.value_channels),
         max(bits, v.word_bits),
         frozenset((scores,)) | call.producers([v]),
     )
@@ -130,14 +138,17 @@ def _attention(call: Call) -> list[Tensor]:
             call.known_shape(4, "past key")
         keys += past[2] or 0
     past_key, past_value = _pair(call, 4)
-    readers = (
-        heads // kv_heads * _copies([k, past_key], batch, kv_heads, size),
-        heads // kv_heads * _copies([v, past_value], batch, kv_heads, value_size),
+    sizes = _Sizes(
+        batch,
+        heads,
+        queries,
+        keys,
+        size,
+        value_size,
+        key_readers=heads // kv_heads * _copies([k, past_key], batch, kv_heads, size),
+        value_readers=heads // kv_heads * _copies([v, past_value], batch, kv_heads, value_size),
     )
-    made = _attend(
-        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=value_size,
-        readers=readers, others=call.inputs[3:],
-    )  # fmt: skip
+    made = _attend(call, (q, k, v), sizes, call.inputs[3:])
     shape = (batch, queries, heads * value_size) if flat else (batch, heads, queries, value_size)
     present = [
         Tensor((batch, kv_heads, keys, s), t.dtype, producers=call.producers([t, p]))
@@ -181,7 +192,7 @@ def _contrib_attention(call: Call) -> list[Tensor]:
     fused = call.emit(
         "qkv",
         "fc",
-        {"N": batch * length, "C": width, "K": sw[1]},
+        WorkloadShape(N=batch * length, C=width, K=sw[1]),
         word_bits_of(x, w),
         call.producers([x, w, *call.inputs[2:3]]),
     )
@@ -194,10 +205,9 @@ def _contrib_attention(call: Call) -> list[Tensor]:
     if call.op == "LongformerAttention":
         call.warn(f"{call.label}: LongformerAttention is modelled with its local window only")
         keys = min(length, 2 * call.int_attr("window") + 1)
-    made = _attend(
-        call, qkv, qkv, qkv, batch=batch, heads=heads, queries=length, keys=keys,
-        size=_heads_of(call, sizes[0], heads), value_size=_heads_of(call, sizes[2], heads), others=call.inputs[3:],
-    )  # fmt: skip
+    channels, value_channels = _heads_of(call, sizes[0], heads), _heads_of(call, sizes[2], heads)
+    heads_of = _Sizes(batch, heads, length, keys, channels, value_channels)
+    made = _attend(call, (qkv, qkv, qkv), heads_of, call.inputs[3:])
     shape = (length, sizes[2]) if packed else (batch, length, sizes[2])
     present = (2, batch, heads, keys, sizes[1] // heads)
     return [Tensor(shape, dtype, producers=made), made_by(fused, present, dtype)]
@@ -242,14 +252,12 @@ def _multi_head_attention(call: Call) -> list[Tensor]:
     past = call.shape(at_past) if at_past is not None else None
     if past is not None and len(past) == 4 and not call.attr("past_present_share_buffer"):
         keys += past[2] or 0
-    readers = (1, 1)
+    sizes = _Sizes(batch, heads, queries, keys, size, value_size)
     if not call.has(_AT_BIAS[call.op]):  # a bias differs from head to head
         past_key, past_value = (None, None) if at_past is None else _pair(call, at_past)
-        readers = _copies([k, past_key], batch, heads, size), _copies([v, past_value], batch, heads, value_size)
-    made = _attend(
-        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=value_size,
-        readers=readers, others=call.inputs[3:],
-    )  # fmt: skip
+        sizes.key_readers = _copies([k, past_key], batch, heads, size)
+        sizes.value_readers = _copies([v, past_value], batch, heads, value_size)
+    made = _attend(call, (q, k, v), sizes, call.inputs[3:])
     shape = (queries, heads * value_size) if packed else (batch, queries, heads * value_size)
     present = [
         Tensor((batch, heads, keys, s), t.dtype, producers=call.producers([t])) for t, s in ((k, size), (v, value_size))
@@ -282,10 +290,9 @@ def _group_query_attention(call: Call) -> list[Tensor]:
         keys = int(total)
     elif past is not None and len(past) == 4:
         keys += past[2] or 0
-    made = _attend(
-        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=size,
-        readers=(heads // kv_heads, heads // kv_heads), others=call.inputs[3:],
-    )  # fmt: skip
+    per_head = heads // kv_heads
+    sizes = _Sizes(batch, heads, queries, keys, size, size, key_readers=per_head, value_readers=per_head)
+    made = _attend(call, (q, k, v), sizes, call.inputs[3:])
     longest = max(keys, (past[2] or 0) if past is not None and len(past) == 4 else 0)
     present = [Tensor((batch, kv_heads, longest, size), t.dtype, producers=call.producers([t])) for t in (k, v)]
     return [Tensor((batch, queries, heads * size), q.dtype, producers=made), *present]

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from mohamjax.workload.budget import MAX_AXES, MAX_SIZE
-from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
+from mohamjax.workload.budget import MAX_AXES, MAX_FOLDED_INTEGERS, MAX_SIZE
 from mohamjax.workload.operators.folding import is_small, same, tidy
 from mohamjax.workload.operators.registry import rule
 from mohamjax.workload.tensor import FLOAT, INT32, INT64, NUMPY_TYPES, STRING, Call, Shape, Tensor, count
@@ -80,29 +79,29 @@ def _range(call: Call) -> list[Tensor]:
 
 @rule("EyeLike")
 def _eye_like(call: Call) -> list[Tensor]:
-    return [same(call, dtype=call.attr("dtype"))]
+    return [same(call, dtype=call.type_attr("dtype", call.get(0).dtype))]
 
 
 @rule("RandomNormal", "RandomUniform")
 def _random(call: Call) -> list[Tensor]:
-    return [Tensor(tuple(call.ints_attr("shape") or ()), call.attr("dtype") or FLOAT)]
+    return [Tensor(tuple(call.ints_attr("shape") or ()), call.type_attr("dtype", FLOAT))]
 
 
 @rule("RandomNormalLike", "RandomUniformLike")
 def _random_like(call: Call) -> list[Tensor]:
-    return [same(call, dtype=call.attr("dtype"))]
+    return [same(call, dtype=call.type_attr("dtype", call.get(0).dtype))]
 
 
 @rule("Multinomial")
 def _multinomial(call: Call) -> list[Tensor]:
     shape = call.shape(0)
-    return [Tensor((shape[0] if shape else None, call.int_attr("sample_size", 1)), call.attr("dtype") or INT32)]
+    return [Tensor((shape[0] if shape else None, call.int_attr("sample_size", 1)), call.type_attr("dtype", INT32))]
 
 
 @rule("HannWindow", "HammingWindow", "BlackmanWindow")
 def _window(call: Call) -> list[Tensor]:
     size = call.scalar(0)
-    return [Tensor((None if size is None else int(size),), call.attr("output_datatype") or FLOAT)]
+    return [Tensor((None if size is None else int(size),), call.type_attr("output_datatype", FLOAT))]
 
 
 @rule("MelWeightMatrix")
@@ -111,7 +110,7 @@ def _mel(call: Call) -> list[Tensor]:
     return [
         Tensor(
             (None if length is None else int(length) // 2 + 1, None if bins is None else int(bins)),
-            call.attr("output_datatype") or FLOAT,
+            call.type_attr("output_datatype", FLOAT),
         )
     ]
 
@@ -121,7 +120,8 @@ def _shape(call: Call) -> list[Tensor]:
     shape = call.get(0).shape
     if shape is None:
         return [Tensor((None,), INT64)]
-    part = shape[slice(call.attr("start"), call.attr("end"))]
+    end = call.attributes.get("end")
+    part = shape[call.int_attr("start", 0) : None if end is None else call.int_attr("end")]
     data = np.asarray(part, dtype=object if None in part else np.int64)
     return [Tensor((len(part),), INT64, data=data)]
 

@@ -91,8 +91,8 @@ def _clip(call: Call) -> list[Tensor]:
     low, high = call.scalar(1), call.scalar(2)
     if (call.has(1) and low is None) or (call.has(2) and high is None):
         return [out]
-    low = call.attr("min", low)
-    high = call.attr("max", high)
+    low = call.number_attr("min", low)
+    high = call.number_attr("max", high)
 
     def clip(x):
         x = x if low is None else np.maximum(x, low)
@@ -209,13 +209,13 @@ def _layer_normalization(call: Call) -> list[Tensor]:
 
 @rule("QuantizeLinear")
 def _quantize(call: Call) -> list[Tensor]:
-    dtype = call.get(2).dtype if call.has(2) else call.attr("output_dtype") or UINT8
+    dtype = call.get(2).dtype if call.has(2) else call.type_attr("output_dtype", UINT8)
     return [_scaled(call, same(call, dtype=dtype))]
 
 
 @rule("DequantizeLinear")
 def _dequantize(call: Call) -> list[Tensor]:
-    out = same(call, dtype=call.attr("output_dtype") or (call.get(1).dtype if call.has(1) else FLOAT))
+    out = same(call, dtype=call.type_attr("output_dtype", call.get(1).dtype if call.has(1) else FLOAT))
     out.bits = TYPE_BITS.get(call.get(0).dtype)
     return [_scaled(call, out)]
 

@@ -1,4 +1,4 @@
-"""Values computed ahead of time: which are worth it, and how."""
+"""Computes values ahead of time, where they are few enough and may decide a shape."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mohamjax.workload.budget import MAX_AXES
-from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
+from mohamjax.workload.budget import MAX_AXES, MAX_FOLDED_INTEGERS
 from mohamjax.workload.tensor import NUMPY_TYPES, Call, Shape, Tensor, count
 
 

@@ -329,7 +329,7 @@ def _gather(call: Call) -> list[Tensor]:
 
 
 def _note_gathered(call: Call, out: Tensor, axis: int) -> None:
-    """Where a Gather repeats itself: as its index does, and as the axis does that the index picks from."""
+    """Notes where a Gather repeats itself: where its index does, and where the axis does that the index picks from."""
     source, index = call.get(0), call.get(1)
     if not (is_known(source.shape) and is_known(index.shape)) or not count(out.shape):
         return

@@ -13,6 +13,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
+from mohamjax.workload.layer import WorkloadShape
 from mohamjax.workload.operators.registry import CONTRIB, rule
 from mohamjax.workload.operators.repeating import permuted
 from mohamjax.workload.operators.windows import window_output
@@ -86,8 +87,12 @@ def _conv(call: Call) -> list[Tensor]:
     layer = call.emit(
         "",
         kind,
-        _spatial_bounds(
-            {"G": group, "N": image[0], "K": outputs // group, "C": channels // group}, out, kernel, strides, dilations
+        _spatial(
+            WorkloadShape(G=group, N=image[0], K=outputs // group, C=channels // group),
+            out,
+            kernel,
+            strides,
+            dilations,
         ),
         word_bits_of(x, w),
         call.producers(call.inputs),
@@ -120,15 +125,18 @@ def _check_bias(call: Call, at: int | None, outputs: int) -> None:
             raise call.error(f"a bias {show(shape)} for {outputs} output channels")
 
 
-def _spatial_bounds(
-    bounds: dict[str, int], out: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> dict:
+def _spatial(
+    channels: WorkloadShape,
+    out: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> WorkloadShape:
     """Adds P, R, stride and dilation along the first axis and, if there is a second, Q and S along that."""
-    full = dict(bounds, P=out[0], R=kernel[0])
-    if len(out) > 1:
-        full.update(Q=out[1], S=kernel[1])
     pad = [1] * (2 - len(out))
-    return dict(full, stride=(*strides, *pad), dilation=(*dilations, *pad))
+    (p, q), (r, s) = (*out, *pad), (*kernel, *pad)
+    (down, right), (apart, aside) = (*strides, *pad), (*dilations, *pad)
+    return dataclasses.replace(channels, P=p, Q=q, R=r, S=s, stride=(down, right), dilation=(apart, aside))
 
 
 @rule("ConvTranspose", layer=True)
@@ -180,8 +188,8 @@ def _conv_transpose(call: Call) -> list[Tensor]:
     layer = call.emit(
         "",
         "tconv",
-        _spatial_bounds(
-            {"G": group, "N": image[0], "K": outputs // group, "C": image[1] // group},
+        _spatial(
+            WorkloadShape(G=group, N=image[0], K=outputs // group, C=image[1] // group),
             image[2:],
             kernel,
             [1] * n,
@@ -245,9 +253,9 @@ def _matrix_product(
     if a.const:  # the weight stands first: its rows are the output channels
         first, second, rows, columns = second, first, columns, rows
     groups, more_rows, more_columns = batch_loops(second, first)
-    bounds = {"G": groups, "N": rows * more_rows, "C": depth, "K": columns * more_columns}
+    loops = WorkloadShape(G=groups, N=rows * more_rows, K=columns * more_columns, C=depth)
     kind = "fc" if a.const or b.const else "bmm"
-    layer = call.emit(suffix, kind, bounds, word_bits_of(a, b), call.producers([a, b, *others]))
+    layer = call.emit(suffix, kind, loops, word_bits_of(a, b), call.producers([a, b, *others]))
     return made_by(layer, shape, dtype)
 
 
@@ -355,7 +363,7 @@ def _einsum(call: Call) -> list[Tensor]:
             sizes[label] = known if d is None or (known or 0) > d else d
     if any(label not in sizes for label in result):
         raise call.error(f"index {next(x for x in result if x not in sizes)!r} is in no operand")
-    left, term = operands[0], terms[0]
+    left = _Term(operands[0], terms[0])
     needed = [set(result)]  # after each operand, the last one first: the letters that still matter
     for other in reversed(terms):
         needed.append(needed[-1] if needed[-1].issuperset(other) else needed[-1] | set(other))
@@ -363,11 +371,11 @@ def _einsum(call: Call) -> list[Tensor]:
     for step, (tensor, other) in enumerate(zip(operands[1:], terms[1:], strict=True), 1):
         later = needed[step + 1]
         last = step == len(operands) - 1
-        kept = result if last else "".join(dict.fromkeys(x for x in term + other if x in later))
+        kept = result if last else "".join(dict.fromkeys(x for x in left.letters + other if x in later))
         suffix = "" if len(operands) == 2 else str(step)
-        left, term = _contract(call, left, term, tensor, other, kept, sizes, suffix), kept
-    out = Tensor(tuple(sizes[x] for x in result), operands[0].dtype, const=left.const, producers=left.producers)
-    return [out]
+        left = _Term(_contract(call, left, _Term(tensor, other), kept, sizes, suffix), kept)
+    made = left.tensor
+    return [Tensor(tuple(sizes[x] for x in result), operands[0].dtype, const=made.const, producers=made.producers)]
 
 
 def _parse_einsum(call: Call, operands: list[Tensor]) -> tuple[list[str], str]:
@@ -399,14 +407,35 @@ def _parse_einsum(call: Call, operands: list[Tensor]) -> tuple[list[str], str]:
     return terms, dots + "".join(sorted(x for x in set(letters) if letters.count(x) == 1 and x.isascii()))
 
 
-def _contract(
-    call: Call, a: Tensor, ta: str, b: Tensor, tb: str, kept: str, sizes: dict[str, int | None], suffix: str
-) -> Tensor:
-    """One product of an Einsum; its indices are batch, row, column or reduced ones."""
+@dataclasses.dataclass
+class _Term:
+    """An operand of an Einsum.
+
+    Attributes:
+        tensor: The operand.
+        letters: The index letter of each of its axes.
+    """
+
+    tensor: Tensor
+    letters: str
+
+
+def _contract(call: Call, left: _Term, right: _Term, kept: str, sizes: dict[str, int | None], suffix: str) -> Tensor:
+    """One product of an Einsum; its indices are batch, row, column or reduced ones.
+
+    Args:
+        call: The operator.
+        left: The first operand.
+        right: The second one.
+        kept: Index letters of the result.
+        sizes: Size by index letter.
+        suffix: Of the layer's name.
+    """
+    a, b = left.tensor, right.tensor
     if a.const and b.const:
         call.fold_product()
         return Tensor(None, a.dtype, const=True)
-    mine, theirs, out = dict.fromkeys(ta), dict.fromkeys(tb), set(kept)
+    mine, theirs, out = dict.fromkeys(left.letters), dict.fromkeys(right.letters), set(kept)
     reduced = [x for x in mine if x in theirs and x not in out]
     if not reduced:
         call.warn(
@@ -428,27 +457,28 @@ def _contract(
 
     m, c, n = size(rows), size(reduced), size(columns)
     wide = [size([x]) for x in batch]
-    first, second = _letters(a, ta, batch, wide), _letters(b, tb, batch, wide)
+    first, second = _axes_of(left, batch, wide), _axes_of(right, batch, wide)
     if a.const:  # the weight stands first: its rows are the output channels
         m, n, first, second = n, m, second, first
     kind = "fc" if a.const or b.const else "bmm"
     g, more_rows, more_columns = batch_loops(second, first)
-    bounds = {"G": g, "N": m * more_rows, "C": c, "K": n * more_columns}
-    layer = call.emit(suffix, kind, bounds, word_bits_of(a, b), call.producers([a, b]))
+    loops = WorkloadShape(G=g, N=m * more_rows, K=n * more_columns, C=c)
+    layer = call.emit(suffix, kind, loops, word_bits_of(a, b), call.producers([a, b]))
     return made_by(layer, None, a.dtype)
 
 
-def _letters(tensor: Tensor, term: str, letters: Sequence[str], sizes: Sequence[int]) -> Repetition:
+def _axes_of(term: _Term, letters: Sequence[str], sizes: Sequence[int]) -> Repetition:
     """The axes of an Einsum's operand that some letters name, broadcast to the letters' sizes.
 
     An axis of a diagonal (a letter that comes twice) and those of a tensor that is not known repeat nothing.
     """
+    tensor = term.tensor
     if not is_known(tensor.shape):
         return plain(sizes)
-    at = [term.index(x) for x in letters]
+    at = [term.letters.index(x) for x in letters]
     found = spread(tuple(tensor.factors[i] for i in at), [(tensor.shape or ())[i] or 0 for i in at], sizes)
     own = plain(sizes)
-    return tuple(own[i] if term.count(x) > 1 else found[i] for i, x in enumerate(letters))
+    return tuple(own[i] if term.letters.count(x) > 1 else found[i] for i, x in enumerate(letters))
 
 
 # -------------------------------------------------------------------------------------------- recurrent layers
@@ -474,8 +504,8 @@ def _recurrent(call: Call) -> list[Tensor]:
         raise call.error(f"hidden_size {call.attr('hidden_size')} differs from the recurrent weight {show(r)}")
     if w != (directions, gates * hidden, steps[2]) or r != (directions, gates * hidden, hidden):
         raise call.error(f"channel mismatch: an input of {steps[2]} features, weights {show(w)} and {show(r)}")
-    bounds = {"N": batch, "P": length, "K": gates * hidden * directions, "C": steps[2] + hidden}
-    layer = call.emit("", "rnn", bounds, word_bits_of(x, call.get(1)), call.producers(call.inputs))
+    loops = WorkloadShape(N=batch, P=length, K=gates * hidden * directions, C=steps[2] + hidden)
+    layer = call.emit("", "rnn", loops, word_bits_of(x, call.get(1)), call.producers(call.inputs))
     whole: Shape = (batch, length, directions, hidden) if batch_first else (length, directions, batch, hidden)
     last: Shape = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
     shapes = (whole, last, last)

@@ -86,7 +86,7 @@ def _top_k(call: Call) -> list[Tensor]:
     shape = call.shape(0)
     if shape is None:
         return [Tensor(None, call.get(0).dtype), Tensor(None, INT64)]
-    k = call.scalar(1) if call.has(1) else call.attr("k")
+    k = call.scalar(1) if call.has(1) else call.number_attr("k")
     at = call.axis(call.int_attr("axis", -1), len(shape))
     out = (*shape[:at], None if k is None else int(k), *shape[at + 1 :])
     return [Tensor(out, call.get(0).dtype), Tensor(out, INT64)]

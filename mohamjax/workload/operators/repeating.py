@@ -14,7 +14,7 @@ from mohamjax.workload.repetition import Factors, common, first_places, of_place
 from mohamjax.workload.tensor import Call, Tensor, count, is_known
 
 _MOST_PLACES = 1 << 12
-"""Places along an axis that are looked at one by one: far more than there are heads or batch entries."""
+"""Most places along an axis that are looked at one by one: far more than there are heads or batch entries."""
 
 
 def pointwise(out: Tensor, operands: Sequence[Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ from mohamjax.workload.tensor import BOOL, FLOAT, INT64, Call, Tensor
 
 @rule("SequenceEmpty")
 def _sequence_empty(call: Call) -> list[Tensor]:
-    return [Tensor(None, call.attr("dtype") or FLOAT, elements=[], sequence=True)]
+    return [Tensor(None, call.type_attr("dtype", FLOAT), elements=[], sequence=True)]
 
 
 def _sequence(elements: list[Tensor] | None, dtype: int) -> Tensor:

@@ -137,8 +137,11 @@ def _resize(call: Call) -> list[Tensor]:
     if call.op == "Upsample" and not call.has(1):
         given = call.attr("scales")
         if given is None:
-            given = [1.0, 1.0, call.attr("height_scale", 1.0), call.attr("width_scale", 1.0)]
-        scales = list(given)
+            scales = [1.0, 1.0, call.number_attr("height_scale", 1.0), call.number_attr("width_scale", 1.0)]
+        elif isinstance(given, list):
+            scales = given
+        else:
+            raise call.error("attribute 'scales' is no list of numbers")
     else:
         scales = _floats(call, scales_at)
     if call.has(3) and call.shape(3) != (0,):
