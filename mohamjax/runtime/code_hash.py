@@ -16,7 +16,7 @@ import sys
 
 from mohamjax.version import STARTED
 
-_PACKAGE = pathlib.Path(__file__).parent
+_PACKAGE = pathlib.Path(__file__).parents[1]
 
 
 @functools.cache
