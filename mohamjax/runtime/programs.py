@@ -8,8 +8,8 @@ import os
 import pathlib
 import platform
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, TypedDict, TypeVar
 
 import jax
 import numpy as np
@@ -17,11 +17,14 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 from mohamjax.runtime import kept_programs as exported
+from mohamjax.runtime.platforms import Options
 from mohamjax.version import __version__
 
-_LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
-_LEAN: dict[str, Any] = {**_LIGHT, "xla_cpu_use_fusion_emitters": False}
-_BRIEF: dict[str, Any] = {**_LEAN, "xla_backend_optimization_level": 0}
+T = TypeVar("T")
+
+_LIGHT: Options = {"xla_backend_optimization_level": 1}
+_LEAN: Options = {**_LIGHT, "xla_cpu_use_fusion_emitters": False}
+_BRIEF: Options = {**_LEAN, "xla_backend_optimization_level": 0}
 
 light_jit = functools.partial(exported.exported_jit, compiler_options=_LIGHT)
 """`exported_jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no
@@ -38,16 +41,16 @@ brief_jit = functools.partial(exported.exported_jit, compiler_options=_BRIEF)
 """As `lean_jit`, for programs that run a few times: compiled in half the time, they run up to five times as long."""
 
 
-PROGRAMS: dict[Any, concurrent.futures.Future[Any]] = {}
-"""Compiled programs by function, static arguments and shapes, and whatever else is done once a process; what other
-threads are about included."""
+PROGRAMS: dict[Hashable, concurrent.futures.Future[Any]] = {}
+"""What is done once a process, compiled programs above all: by function, static arguments and shapes. What another
+thread is doing is there as well."""
 
 
 _ASKING = threading.Lock()
 
 
-def once(key: Any, make: Callable[[], Any]) -> Any:
-    """What `make` gives; called once for a key, by whoever asks first."""
+def once(key: Hashable, make: Callable[[], T]) -> T:
+    """What `make` gives; called once for a key, by the first thread that asks."""
     with _ASKING:
         first = key not in PROGRAMS
         future = PROGRAMS.setdefault(key, concurrent.futures.Future())
@@ -70,7 +73,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
         folder: where; default the folder of the command line, `compiled` in the user's cache folder.
 
     Returns:
-        The folder, which is there; absolute, whatever folder the process works in later.
+        The folder, which is there; its path is absolute, so that the process may work in another folder later.
 
     Raises:
         InputError: the folder cannot be made.
@@ -93,8 +96,15 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
     return path
 
 
-def machinery() -> dict[str, Any]:
-    """What programs run by, for the record of a search: `versions` of what decides numbers, and `device`."""
+class Machinery(TypedDict):
+    """Versions of the packages that decide numbers, by name, and the kind of the first device."""
+
+    versions: dict[str, str]
+    device: str
+
+
+def machinery() -> Machinery:
+    """What programs run by, for the record of a search."""
     packages = {"mohamjax": __version__, "jax": jax.__version__, "numpy": np.__version__}
     return {
         "versions": {**packages, "python": platform.python_version()},
