@@ -1,4 +1,4 @@
-"""What this machine does, beside what is known of another one."""
+"""How fast this machine searches, beside what was measured on another one."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ COMMITTED: dict[str, dict[int, tuple[int, str]]] = {
         16_384: (11_744, f"one core of {_SHARED}, beside other work, commits d479d96 to 48469c7"),
     }
 }
-"""By scenario and size of the population: designs/s of whole generations, and of which machine and program that was.
+"""By scenario and size of the population: designs/s of whole generations, and on which machine at which commit.
 
-The latest of experiments/results/bench_search.md, on processors: the same generations over the same tables as `bench`
-measures, by the program of that commit. Older rows were of other programs, and evaluation alone of another search.
+These are the latest rows for processors in experiments/results/bench_search.md: the same generations over the same
+tables that `bench` measures, at that commit.
 """
 
 
@@ -79,7 +79,7 @@ class Bench(TypedDict):
     device_memory_MB: float | None
 
 
-_FEW = 2048  # designs of a call of several generations; of more, what a call costs is next to nothing
+_FEW = 2048  # designs of a measured call, where a generation has fewer: then the call itself costs next to nothing
 
 
 def bench(
@@ -151,7 +151,7 @@ def bench(
 
 
 def _committed(scenario: str, size: int) -> Committed | None:
-    """What another machine made of a size of the population; None on anything but a processor, as it was one."""
+    """The speed of another machine for a size of the population; it was a processor, so None on anything else."""
     known = COMMITTED.get(scenario, {}).get(size) if jax.default_backend() == "cpu" else None
     return None if known is None else {"generation_designs_per_s": known[0], "measured": known[1]}
 
@@ -173,7 +173,7 @@ def _population(
     jax.block_until_ready(step(state, 0))
     compile_s = time.perf_counter() - began
     evaluate = jax.jit(problem.evaluate)
-    # A call has a price of its own, which a search pays once for its chunk; on a GPU it is that of several generations.
+    # A call itself costs time, which a search pays once per chunk of generations; on a GPU as much as several of them.
     several = max(1, min(config.chunk, _FEW // config.population))
     state = step(state, 1)
     jax.block_until_ready(evaluate(jax.tree.map(lambda leaf: leaf[0], state.candidates), space))
@@ -197,13 +197,13 @@ def _population(
 
 
 def _device_memory_MB() -> float | None:
-    """Most memory that arrays have taken on the first device."""
+    """Most memory [MB] that arrays have taken on the first device."""
     taken = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     return None if taken is None else round(taken / 2**20)
 
 
 def _memory_MB() -> float | None:
-    """Most memory that the process has taken."""
+    """Most memory [MB] that the process has taken."""
     try:
         import resource
     except ImportError:  # not on Windows

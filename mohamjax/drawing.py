@@ -37,7 +37,7 @@ class _Front(NamedTuple):
 class FigureProcess:
     """Such a process; a context manager, at whose end it is gone.
 
-    What hinders it (no memory, no processes) costs time alone: the figures are drawn here then.
+    Where it cannot be started or dies, for lack of memory for instance, the figures are drawn in this process.
     """
 
     def __init__(self) -> None:

@@ -221,6 +221,23 @@ def test_inside_programs_and_without_a_folder_it_is_jit(folder):
     assert not folder.exists()
 
 
+def test_jax_still_tells_programs_of_a_thread_apart_where_we_ask_it():
+    """The one private name of JAX that is used: without it nothing is kept, and a warm start takes twice as long."""
+    assert exported._trace_context is not None
+    plain = exported._context()
+    with jax.default_matmul_precision("float32"):
+        assert exported._context() != plain
+    with jax.set_mesh(jax.make_mesh((1,), ("x",))):
+        assert exported._context() != plain
+    assert exported._context() == plain
+
+
+def test_without_that_nothing_is_kept_and_the_numbers_are_the_same(folder, monkeypatch):
+    monkeypatch.setattr(exported, "_trace_context", None)
+    same(fresh()(rows(), ADD))
+    assert not folder.exists()
+
+
 def test_the_precision_is_part_of_the_name():
     with jax.enable_x64(True):
         wide = exported._settings()
@@ -310,7 +327,7 @@ def test_what_is_read_counts_as_used(folder):
 
 NAMES = """
 from mohamjax.runtime.kept_programs import _name
-from mohamjax.search.config import MapperConfig, MohamConfig
+from mohamjax.search.config import MohamConfig
 from mohamjax.mapper.layer_mapper import mapping_search
 from mohamjax.search.moham import genetic_problem
 import numpy as np

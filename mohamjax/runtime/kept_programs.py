@@ -1,14 +1,16 @@
 """Programs that are traced once: what they lower to is kept on disk for the next process.
 
-JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which takes Python seconds to make for the
-models of this package. `exported_jit` keeps that program too (`jax.export`: StableHLO) in a folder beside it.
+JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which Python takes seconds to make for the
+models of this package. `exported_jit` keeps that program too (`jax.export`: StableHLO) in a folder beside it. The
+second `mohamjax search ar-vr --budget tiny` of a machine takes half the seconds with it and two thirds of the
+processor's; the first takes as long as without (`experiments/saved_seconds.py`).
 
 A kept program is taken only where all that decides it is the same: the code of this package, the versions of JAX,
 jaxlib, NumPy and Python, JAX's settings, the platform, shapes and dtypes of all arguments, and static arguments. Their
 hash is the file's name, and the file begins with a hash of its content; a file that is damaged or cannot be read is
-traced anew. Static arguments may hold functions of this package, such as the operators of a search; with functions of
-others, whose code the hash does not cover, nothing is kept. Where the code has changed since this process began to
-import it, or a context manager of JAX is in force (but for double precision), nothing is read or written. Files are
+traced anew. Static arguments may hold functions of this package, such as the operators of a search. The hash does not
+cover functions of other packages: with those nothing is kept. Where the code has changed since this process began to
+import it, or a context manager of JAX other than double precision is in force, nothing is read or written. Files are
 pickles: the folder must be one's own.
 """
 
@@ -41,16 +43,16 @@ from mohamjax.runtime.platforms import Options, accelerated, as_usual, with_kern
 from mohamjax.runtime.platforms import compiler_options as platform_options
 
 _IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_explain")
-"""How settings begin that decide nothing of a program."""
+"""How the names of those settings begin that decide nothing of a program."""
 
 _UNUSED = 30 * 86400
 """Seconds after which a file that nobody read is deleted."""
 
 _ABANDONED = 3600
-"""Seconds after which the part of a file that a process began is that of a killed one."""
+"""Seconds after which a half-written file must be that of a process that was killed."""
 
 _MOST = 200_000_000
-"""Bytes of all files together, beyond which the longest unused are deleted."""
+"""Bytes that all files together may take; beyond, those that were unused for longest are deleted."""
 
 _config: Any = jax.config  # settings are attributes that the type checker does not know
 
@@ -89,9 +91,9 @@ def _context() -> tuple[Hashable, ...]:
 
 
 def _in_no_context() -> bool:
-    """Whether this thread's context is the one that the settings of the process make, but for double precision.
+    """Whether this thread's context is that of a new thread of the process, apart from double precision.
 
-    Meshes and the like are not among the settings, so that the name of a file cannot tell them.
+    A context such as a mesh is not among the settings, from which the name of a file is made.
     """
     own, wide, bare = _context(), bool(_config.jax_enable_x64), list[Hashable]()
 
@@ -106,7 +108,7 @@ def _in_no_context() -> bool:
 
 
 def _machine() -> tuple[str, str]:
-    """What programs are made for: kernels may be for one kind of GPU."""
+    """Platform and kind of the device: kernels may be for one kind of GPU."""
     return jax.default_backend(), jax.local_devices()[0].device_kind
 
 
@@ -135,7 +137,7 @@ def _dtype(leaf: Leaf) -> str:
 
 @functools.cache
 def _has_option(name: str, value: bool | int | str) -> bool:
-    """Whether the installed XLA has an option of the compiler: its releases drop some, and refuse them then."""
+    """Whether the installed XLA has an option of the compiler: new releases drop some, and then refuse them."""
     try:
         jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
     except jax.errors.JaxRuntimeError as error:
@@ -146,7 +148,7 @@ def _has_option(name: str, value: bool | int | str) -> bool:
 
 
 class _NamelessError(Exception):
-    """Something that no other process knows by a name."""
+    """A value that has no name which is the same in every process."""
 
 
 def _name(value: object) -> Name:
@@ -178,9 +180,9 @@ def _name(value: object) -> Name:
 
 
 def _name_of_function(value: types.FunctionType) -> Name:
-    """A function of this package, by its place in a source file, its code and what it holds of those around it.
+    """A function of this package: its place in a source file, its code, and the values that it closes over.
 
-    The code tells apart what begins on one line, such as two lambdas.
+    The code tells apart two functions that begin on one line, such as lambdas.
     """
     if not of_this_package(value.__module__):
         raise _NamelessError(value.__qualname__)
@@ -240,7 +242,7 @@ class _Exported(Generic[Result]):
 
     @functools.cached_property
     def compiler_options(self) -> Options | None:
-        """The platform's and those that it was made with, without what the installed XLA has not."""
+        """Options of the platform and those that it was made with, as far as the installed XLA has them."""
         # At the first use, since options are asked of the backend, which importing a package must not start.
         asked = {**platform_options(), **(self._asked or {})}
         return {name: value for name, value in asked.items() if _has_option(name, value)} or None
@@ -251,7 +253,7 @@ class _Exported(Generic[Result]):
 
     @functools.cached_property
     def _inner(self) -> Wrapped:
-        """What it is inside another program, where JAX refuses a function with options of its own."""
+        """The function for use inside another program, where JAX refuses one with options of the platform."""
         return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self._asked)
 
     def __getattr__(self, name: str) -> Any:
@@ -273,7 +275,7 @@ class _Exported(Generic[Result]):
         return jax.tree.unflatten(program.tree, _uncommitted(program.call(*leaves)))
 
     def _inside_another(self, arguments: tuple[object, ...]) -> bool:
-        """Whether another program is being traced or derived; asked only where the platform has options of its own."""
+        """Whether another program is being traced or differentiated; never where the platform has no options."""
         if (self.compiler_options or {}) == (self._asked or {}):
             return False
         return any(isinstance(leaf, jax_core.Tracer) for leaf in (*jax.tree.leaves(arguments), jnp.zeros(())))
@@ -388,15 +390,15 @@ def _read(file: pathlib.Path) -> _Kept | None:
 
 
 def _touch(file: pathlib.Path) -> None:
-    """Notes that a file is in use."""
+    """Sets the date of a file to now, as that of its last use."""
     with contextlib.suppress(OSError):  # a folder that is read only
         os.utime(file)
 
 
 def _without_lapack(program: jax.export.Exported) -> jax.export.Exported:
-    """The program as one of no platform in particular, where it has no linear algebra.
+    """The program marked as one for any platform, where it has no linear algebra.
 
-    Called as one for processors, it would make JAX load SciPy for its LAPACK, which takes longer than the rest.
+    For a program that is marked as one for processors JAX loads SciPy, whose LAPACK it might call.
     """
     if tuple(program.platforms) != ("cpu",) or b"lapack" in program.mlir_module_serialized:
         return program
@@ -417,7 +419,7 @@ def _write(file: pathlib.Path, kept: _Kept) -> None:
 
 
 def _tidy(folder: pathlib.Path) -> None:
-    """Deletes files long unused, the longest unused ones beyond `_MOST`, and parts that killed processes left."""
+    """Deletes files that nobody used for `_UNUSED`, the longest unused beyond `_MOST`, and old half-written ones."""
     now, room = time.time(), _MOST
     found: list[tuple[float, int, pathlib.Path]] = []
     for path in folder.iterdir():

@@ -1,11 +1,11 @@
-"""What is done in one way on a processor and in another on an accelerator, with the same result.
+"""Computations that have one form for a processor and another for an accelerator, with the same result.
 
 A processor wants small blocks that stay in its cache, and loops that do no more than they must. An accelerator wants
 few, wide kernels: each launch costs microseconds, and a loop whose length only the data know makes the host wait in
 every round. Where the two differ, both forms are written down and `by_platform` takes one.
 
-One form is traced, that of JAX's default device: two would take the host twice as long, and a program
-waits for that before it is compiled. What is lowered for the processor beside a GPU has the GPU's form, unless it is
+One form is traced, that of JAX's default device: two would take the host twice as long, and a program waits for that
+before it is compiled. A program for the processor in a process that has a GPU takes the GPU's form, too, unless it is
 traced under `jax.default_device(jax.devices("cpu")[0])`. `both`, or `traced("both")`, has both traced, and the platform
 that a program is lowered for decides: for those who export programs or compile them for a device that is not there.
 

@@ -1,4 +1,4 @@
-"""How programs are compiled, those that are kept compiled, and what they run by."""
+"""How programs are compiled, which of them are kept on disk, and by which versions they run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
 
 
 def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
-    """Keeps compiled programs on disk, so that the next process finds them: what the command line does anyway.
+    """Keeps compiled programs on disk, so that the next process finds them; the command line always does.
 
     Call it before anything is compiled: JAX decides once whether it has a cache. It sets two settings of JAX, for all
     that this process compiles: `jax_compilation_cache_dir`, and that what took a twentieth of a second is kept.
@@ -104,7 +104,7 @@ class Machinery(TypedDict):
 
 
 def machinery() -> Machinery:
-    """What programs run by, for the record of a search."""
+    """The versions and the device that decide the numbers of a program, for the record of a search."""
     packages = {"mohamjax": __version__, "jax": jax.__version__, "numpy": np.__version__}
     return {
         "versions": {**packages, "python": platform.python_version()},

@@ -52,7 +52,7 @@ def _glance(value: object) -> str:
 
 
 def _readable(value: np.ndarray | jax.Array) -> bool:
-    """Whether the numbers of an array are there to be read: not of a traced, deleted or spread one, and not of keys."""
+    """Whether the numbers of an array can be read: not if it is traced, deleted, on other processes, or holds keys."""
     if isinstance(value, np.ndarray):
         return True
     there = not isinstance(value, jax_core.Tracer) and not value.is_deleted() and value.is_fully_addressable
@@ -108,12 +108,12 @@ def take(tree: T, index: Index) -> T:
 
 
 def put(values: npt.ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
-    """What the host has computed as a JAX array; `jnp.asarray` would compile a program per shape."""
+    """Numbers of the host as a JAX array; `jnp.asarray` would compile a program for every shape."""
     return jax.device_put(np.asarray(values, dtype))
 
 
 def cast(tree: T, dtype: DTypeLike) -> T:
-    """A pytree as JAX arrays, those of floats in this dtype: a `Technology` in the precision of an evaluation."""
+    """A pytree as JAX arrays, floats in this dtype: for instance a `Technology` in the precision of an evaluation."""
 
     def one(leaf: npt.ArrayLike) -> jax.Array:
         floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
@@ -140,8 +140,8 @@ def stack(trees: Sequence[T]) -> T:
 class Rows:
     """Indexing along the leading axis, for frozen dataclasses that are pytrees of arrays.
 
-    `_axes` are the axes of the first field of a single one: with one more there is a leading axis, with as many there
-    is none, and then no length.
+    `_axes` is the number of axes that the first field of a single row has. With one axis more there is a leading axis;
+    with as many there is none, and then no length.
     """
 
     _axes: int = 1
