@@ -62,14 +62,14 @@ def without_lapack_left_out() -> None:
 
 def without_options(replaced: dict[str, object], by: dict[str, object]) -> None:
     """Programs that ask the compiler for these options ask for others."""
-    from mohamjax.runtime.kept_programs import _Exported
+    from mohamjax.runtime.kept_programs import _KeptJit
 
-    made = _Exported.__init__
+    made = _KeptJit.__init__
 
     def init(self, function, static, options):
         made(self, function, static, by if options == replaced else options)
 
-    _Exported.__init__ = init
+    _KeptJit.__init__ = init
 
 
 def without_rare_collections() -> None:
@@ -86,9 +86,9 @@ PARTS: dict[str, Callable[[], None]] = {
     "kept programs": without_kept_programs,
     "precompilation": without_precompilation,
     "figure process": without_figure_process,
-    "`light_jit`: LLVM's level 1": lambda: without_options(_O1, {}),
-    "`lean_jit`: and XLA's older loops": lambda: without_options({**_O1, **_OLD}, {}),
-    "`brief_jit`: and LLVM's level 0": lambda: without_options({**_OLD, "xla_backend_optimization_level": 0}, {}),
+    "`jit_o1`": lambda: without_options(_O1, {}),
+    "`jit_o1_plain_loops`": lambda: without_options({**_O1, **_OLD}, {}),
+    "`jit_o0_plain_loops`": lambda: without_options({**_OLD, "xla_backend_optimization_level": 0}, {}),
     "no LAPACK where a program has none": without_lapack_left_out,
     "rare garbage collection": without_rare_collections,
     "checks of the code (a cost)": without_checks_of_the_code,

@@ -19,7 +19,7 @@ from mohamjax.errors import InputError
 from mohamjax.mapper import MapperConfig, MapperProgress, map_layers
 from mohamjax.problem import DesignProblem, search_keys
 from mohamjax.problem.space import DesignSpace
-from mohamjax.runtime.programs import brief_jit, machinery
+from mohamjax.runtime.programs import jit_o0_plain_loops, machinery
 from mohamjax.search import Settings, genetic_problem
 from mohamjax.search.config import MohamConfig
 from mohamjax.workload import load_scenario
@@ -162,7 +162,7 @@ def _population(
     """One size of the population."""
     problem = genetic_problem(config)
     sizes = {"population": config.population, "immigrants": config.immigrant_count, "archive": config.archive}
-    state = brief_jit(functools.partial(start, problem=problem, islands=1, **sizes))(key, space)
+    state = jit_o0_plain_loops(functools.partial(start, problem=problem, islands=1, **sizes))(key, space)
     rates = jax.tree.map(jnp.float32, Settings().plan_rates)
 
     def step(state: SearchState, count: int) -> SearchState:

@@ -1,7 +1,7 @@
 """Programs that are traced once: what they lower to is kept on disk for the next process.
 
 JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which Python takes seconds to make for the
-models of this package. `exported_jit` keeps that program too (`jax.export`: StableHLO) in a folder beside it. The
+models of this package. `kept_jit` keeps that program too (`jax.export`: StableHLO) in a folder beside it. The
 second `mohamjax search ar-vr --budget tiny` of a machine takes half the seconds with it and two thirds of the
 processor's; the first takes as long as without (`experiments/saved_seconds.py`).
 
@@ -229,7 +229,7 @@ class _Program:
     tree: PyTreeDef
 
 
-class _Exported(Generic[Result]):
+class _KeptJit(Generic[Result]):
     """A jitted function whose programs are kept; it is called as what `jax.jit` makes, and has the same attributes."""
 
     def __init__(self, function: Callable[..., Result], static: Sequence[str], options: Options | None) -> None:
@@ -437,23 +437,23 @@ def _tidy(folder: pathlib.Path) -> None:
 
 
 @overload
-def exported_jit(
+def kept_jit(
     function: Callable[..., Result], *, static_argnames: Sequence[str] = (), compiler_options: Options | None = None
-) -> _Exported[Result]: ...
+) -> _KeptJit[Result]: ...
 
 
 @overload
-def exported_jit(
+def kept_jit(
     function: None = None, *, static_argnames: Sequence[str] = (), compiler_options: Options | None = None
-) -> Callable[[Callable[..., Result]], _Exported[Result]]: ...
+) -> Callable[[Callable[..., Result]], _KeptJit[Result]]: ...
 
 
-def exported_jit(
+def kept_jit(
     function: Callable[..., Result] | None = None,
     *,
     static_argnames: Sequence[str] = (),
     compiler_options: Options | None = None,
-) -> _Exported[Result] | Callable[[Callable[..., Result]], _Exported[Result]]:
+) -> _KeptJit[Result] | Callable[[Callable[..., Result]], _KeptJit[Result]]:
     """`jax.jit` for programs that the host calls in short processes: traced once and kept, see the module.
 
     Nothing is kept before `programs.use_cache`, with several processes, or inside another program: there it is
@@ -465,5 +465,5 @@ def exported_jit(
         compiler_options: of XLA.
     """
     if function is None:
-        return lambda function: _Exported(function, static_argnames, compiler_options)
-    return _Exported(function, static_argnames, compiler_options)
+        return lambda function: _KeptJit(function, static_argnames, compiler_options)
+    return _KeptJit(function, static_argnames, compiler_options)

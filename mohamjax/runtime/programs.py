@@ -1,4 +1,18 @@
-"""How programs are compiled, which of them are kept on disk, and by which versions they run."""
+"""How programs are compiled, which of them are kept on disk, and by which versions they run.
+
+Four forms of `jax.jit` keep what they trace (`kept_programs`). They differ in LLVM's level of optimisation and in how
+XLA writes loops for a processor: by its fusion emitters, or plainly, as it did before, where the installed XLA still
+can. Times are shares of those of the form above, on a processor:
+
+| form | LLVM's level | loops | compiles in | runs in |
+| --- | --- | --- | --- | --- |
+| `kept_jit` | XLA's own | by emitters | | |
+| `jit_o1` | 1 | by emitters | 1/2 for many small loops | 1 |
+| `jit_o1_plain_loops` | 1 | plain | 2/5 to 2/3 | 8/7 to 5/3 |
+| `jit_o0_plain_loops` | 0 | plain | 1/2 | up to 5 |
+
+The last three are for calls from the host alone: JAX refuses a function with options of its own inside another program.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +30,25 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
-from mohamjax.runtime import kept_programs as exported
+from mohamjax.runtime import kept_programs
 from mohamjax.runtime.platforms import Options
 from mohamjax.version import __version__
 
 T = TypeVar("T")
 
-_LIGHT: Options = {"xla_backend_optimization_level": 1}
-_LEAN: Options = {**_LIGHT, "xla_cpu_use_fusion_emitters": False}
-_BRIEF: Options = {**_LEAN, "xla_backend_optimization_level": 0}
+_O1: Options = {"xla_backend_optimization_level": 1}
+_PLAIN_LOOPS: Options = {"xla_cpu_use_fusion_emitters": False}
 
-light_jit = functools.partial(exported.exported_jit, compiler_options=_LIGHT)
-"""`exported_jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no
-faster, but take as long again.
+jit_o1 = functools.partial(kept_programs.kept_jit, compiler_options=_O1)
+"""Programs of many small loops, which the passes beyond level 1 make no faster."""
 
-For calls from the host alone: JAX refuses a function with options of its own inside another program.
-"""
+jit_o1_plain_loops = functools.partial(kept_programs.kept_jit, compiler_options={**_O1, **_PLAIN_LOOPS})
+"""Programs whose compiling takes longer than what they do."""
 
-lean_jit = functools.partial(exported.exported_jit, compiler_options=_LEAN)
-"""As `light_jit`, and with XLA's older way of writing loops down for a processor, where it still has it: compiled in
-two fifths to two thirds of the time, programs run a seventh to two thirds longer."""
-
-brief_jit = functools.partial(exported.exported_jit, compiler_options=_BRIEF)
-"""As `lean_jit`, for programs that run a few times: compiled in half the time, they run up to five times as long."""
+jit_o0_plain_loops = functools.partial(
+    kept_programs.kept_jit, compiler_options={**_PLAIN_LOOPS, "xla_backend_optimization_level": 0}
+)
+"""Programs that run a few times."""
 
 
 PROGRAMS: dict[Hashable, concurrent.futures.Future[Any]] = {}
@@ -92,7 +102,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
         ) from None
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
-    exported.keep_in(path / "traced")
+    kept_programs.keep_in(path / "traced")
     return path
 
 

@@ -24,7 +24,7 @@ from mohamjax.mapper.mapping_operators import MapperRates, grow, random_draft, v
 from mohamjax.mapping import Mapping, area, count_accesses, cycles, energy, offchip_bytes, validity
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors, sample
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import record, take
 from mohamjax.schedule.evaluation_arrays import package_arrays
 from mohamjax.unico.problem import CodesignProblem
@@ -300,7 +300,7 @@ def _merit(latency: jax.Array, spent: jax.Array, config: LaneConfig) -> jax.Arra
 # ---------------------------------------------------------------- many
 
 
-@light_jit
+@jit_o1
 def prepare(key: jax.Array, slot: jax.Array, digits: jax.Array, problem: LaneProblem) -> Points:
     """Hardware points as the lanes read them; jitted, recompiles per H and the sizes of the space.
 
@@ -332,7 +332,7 @@ def _flat(tree: T) -> T:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
-@functools.partial(light_jit, static_argnames="config")
+@functools.partial(jit_o1, static_argnames="config")
 def start(points: Points, *, config: LaneConfig) -> LaneState:
     """Lanes of H hardware points before their first generation; jitted, recompiles per H, U and `config`.
 
@@ -379,7 +379,7 @@ def totals(values: jax.Array, repeat: jax.Array) -> jax.Array:
     return jax.lax.scan(add, start, (jnp.moveaxis(values, 1, 0), repeat))[0]
 
 
-@functools.partial(light_jit, static_argnames="config")
+@functools.partial(jit_o1, static_argnames="config")
 def advance(points: Points, state: LaneState, networks: Networks, count: jax.Array, *, config: LaneConfig) -> LaneState:
     """Runs all lanes for `count` further generations; jitted, recompiles per H, U and `config` alone.
 
@@ -463,7 +463,7 @@ def _of_points(tree: T, points: int) -> T:
     return jax.tree.map(lambda x: x.reshape(points, -1, *x.shape[1:]), tree)
 
 
-@light_jit
+@jit_o1
 def mappings_of(points: Points, genes: MappingGenes) -> Mapping:
     """Loop nests of genes `[H, U, ...]` on hardware points, leading axes `[H, U]`."""
     return jax.vmap(jax.vmap(decode))(genes, points.spaces)
