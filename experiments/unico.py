@@ -50,13 +50,13 @@ from unico_runs import (
 
 from mohamjax.dims import DIMS
 from mohamjax.figures import save
-from mohamjax.hardware import load_technology
 from mohamjax.io.files import write_text
 from mohamjax.plot.unico import hypervolume_differences, loop_bounds
 from mohamjax.unico.bracket import MappingSearch, run_bracket
 from mohamjax.unico.config import BUDGETS, METHODS
 from mohamjax.unico.halving import Bracket
 from mohamjax.unico.lanes import LaneConfig, advance, lane_problem, wires_room
+from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.protocol import Axes, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace, named_space
 
@@ -357,7 +357,7 @@ def bracket(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
     app, space = application(name), named_space("unico-edge")
     layers = len(app.unique_layers)
     lanes = LaneConfig(generations=plan.full_budget, max_children=wires_room(space))
-    search = MappingSearch(jax.random.key(0), lane_problem(app, space, load_technology()), space, layers, lanes)
+    search = MappingSearch(jax.random.key(0), lane_problem(CodesignProblem(app, space)), space, layers, lanes)
     index = np.random.default_rng(0).choice(space.size, plan.lanes, replace=False)
     body = [["what", "points x generations", "mappings", "seconds", "seconds of the processor"]]
 

@@ -25,14 +25,14 @@ import jax
 import numpy as np
 
 from mohamjax.folders import cache_folder
-from mohamjax.hardware import load_technology
 from mohamjax.runtime.struct import plain
 from mohamjax.unico.bracket import MappingSearch, measured
 from mohamjax.unico.choices import settings
 from mohamjax.unico.config import CodesignConfig
 from mohamjax.unico.lanes import LaneConfig, lane_problem, wires_room
+from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.results import modelled_time
-from mohamjax.unico.search import CodesignResult, HardwareSearch, search_hardware
+from mohamjax.unico.search import CodesignResult, HardwareSearch
 from mohamjax.unico.space import HardwareSpace, named_space
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
@@ -254,7 +254,7 @@ class Runs:
             self.left += 1
             return None
         began, cpu = time.perf_counter(), time.process_time()
-        result = search_hardware(HardwareSearch(networks(), space, config))
+        result = HardwareSearch(CodesignProblem(networks(), space), config).run()
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
         history = result.history
         most = history.objectives[history.within(result.config.power_cap_W)].max(axis=0)
@@ -295,7 +295,7 @@ class Measurements:
             return
         app = application(workload)
         lanes = LaneConfig(generations=generations, max_children=wires_room(space))
-        problem = lane_problem(app, space, load_technology())
+        problem = lane_problem(CodesignProblem(app, space))
         search = MappingSearch(jax.random.key(0x7AB3), problem, space, len(app.unique_layers), lanes)
         for start in range(0, len(wanted), 8):
             some = np.asarray(wanted[start : start + 8])

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import mohamjax as mj
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.schedule import report
 from mohamjax.whatif import Candidates, what_if
 from mohamjax.whatif import variant as blocks
@@ -33,7 +33,7 @@ from mohamjax.whatif.variant import in_precision
 WIDTH = 1024
 
 
-@light_jit
+@jit_o1
 def plain(designs: Any, sizes: Any, evaluation: Any) -> jax.Array:
     return jax.vmap(lambda design, own: report(design, evaluation, own).objectives)(designs, sizes)
 

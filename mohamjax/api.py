@@ -66,7 +66,8 @@ from mohamjax.search.search import Search, SearchResult
 from mohamjax.search.seeding import padded
 from mohamjax.search.settings import BUDGETS, Settings, changed
 from mohamjax.unico.choices import chosen_space, settings
-from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch, search_hardware
+from mohamjax.unico.problem import CodesignProblem
+from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch
 from mohamjax.unico.space import HardwareSpace
 from mohamjax.workload import DIMS, ApplicationModel, Layer, UniqueLayer, WorkloadShape, load_scenario
 
@@ -665,7 +666,5 @@ def codesign(
     config = settings(where, method, budget, seed=seed, **changes)
     if not isinstance(application, ApplicationModel):
         raise TypeError(f"application: expected what load_scenario or load_onnx return, got {application!r:.80}")
-    search = HardwareSearch(
-        application, where, config, technology=as_technology(technology), package=as_package(package)
-    )
-    return search_hardware(search, checkpoint=_kept(checkpoint), resume=resume, listener=listener)
+    problem = CodesignProblem(application, where, as_technology(technology), as_package(package))
+    return HardwareSearch(problem, config, checkpoint=_kept(checkpoint), resume=resume, listener=listener).run()

@@ -1,4 +1,4 @@
-"""What this machine does, beside what is known of another one."""
+"""How fast this machine searches, beside what was measured on another one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
 
-from mohamjax.emo.loop import MAX_POPULATION, generations, start
+from mohamjax.emo.loop import MAX_POPULATION, SearchState, generations, start
 from mohamjax.errors import InputError
 from mohamjax.mapper import MapperConfig, MapperProgress, map_layers
 from mohamjax.problem import DesignProblem, search_keys
-from mohamjax.runtime.programs import brief_jit, machinery
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.programs import jit_o0_plain_loops, machinery
 from mohamjax.search import Settings, genetic_problem
+from mohamjax.search.config import MohamConfig
 from mohamjax.workload import load_scenario
 
 _SHARED = "a shared server, 2026-11-25, JAX 0.10.2"
@@ -31,14 +33,53 @@ COMMITTED: dict[str, dict[int, tuple[int, str]]] = {
         16_384: (11_744, f"one core of {_SHARED}, beside other work, commits d479d96 to 48469c7"),
     }
 }
-"""By scenario and size of the population: designs/s of whole generations, and of which machine and program that was.
+"""By scenario and size of the population: designs/s of whole generations, and on which machine at which commit.
 
-The latest of experiments/results/bench_search.md, on processors: the same generations over the same tables as `bench`
-measures, by the program of that commit. Older rows were of other programs, and evaluation alone of another search.
+These are the latest rows for processors in experiments/results/bench_search.md: the same generations over the same
+tables that `bench` measures, at that commit.
 """
 
 
-_FEW = 2048  # designs of a call of several generations; of more, what a call costs is next to nothing
+class MapperSpeed(TypedDict):
+    """Seconds of compiling the layer mapper, and mappings that it evaluates per second after that."""
+
+    compile_s: float
+    mappings_per_s: int
+
+
+class Committed(TypedDict):
+    """Designs/s of whole generations on another machine, and which machine and program that was."""
+
+    generation_designs_per_s: int
+    measured: str
+
+
+class Speed(TypedDict):
+    """One size of the population: seconds of compiling, designs/s of evaluation alone and of whole generations."""
+
+    population: int
+    compile_s: float
+    designs_per_s: int
+    generation_designs_per_s: int
+    committed: Committed | None
+
+
+class Bench(TypedDict):
+    """What `bench` says."""
+
+    format: str
+    versions: dict[str, str]
+    device: str
+    platform: str
+    cores: int | None
+    scenario: str
+    mapper: MapperSpeed
+    populations: list[Speed]
+    memory_MB: float | None
+    device_memory_MB: float | None
+
+
+_FEW = 2048  # designs of a measured call, where a generation has fewer: then the call itself costs next to nothing
 
 
 def bench(
@@ -49,7 +90,7 @@ def bench(
     seed: int = 0,
     mapper: MapperConfig | None = None,
     announce: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
+) -> Bench:
     """Measures the layer mapper and the co-optimiser on one scenario; nothing is cached but compiled programs.
 
     Args:
@@ -91,8 +132,8 @@ def bench(
     rows = []
     for size in populations:
         announce(f"compiling and running generations of {size:,} designs")
-        rows.append(_population(key, space, dataclasses.replace(settings.moham, population=size), repeats))
-        rows[-1]["committed"] = _committed(application.name, size)
+        own = dataclasses.replace(settings.moham, population=size)
+        rows.append(_population(key, space, own, repeats, _committed(application.name, size)))
     return {
         "format": "bench/1",
         **machinery(),
@@ -109,20 +150,22 @@ def bench(
     }
 
 
-def _committed(scenario: str, size: int) -> dict[str, Any] | None:
-    """What another machine made of a size of the population; None on anything but a processor, as it was one."""
+def _committed(scenario: str, size: int) -> Committed | None:
+    """The speed of another machine for a size of the population; it was a processor, so None on anything else."""
     known = COMMITTED.get(scenario, {}).get(size) if jax.default_backend() == "cpu" else None
     return None if known is None else {"generation_designs_per_s": known[0], "measured": known[1]}
 
 
-def _population(key: jax.Array, space: Any, config: Any, repeats: int) -> dict[str, Any]:
+def _population(
+    key: jax.Array, space: DesignSpace, config: MohamConfig, repeats: int, committed: Committed | None
+) -> Speed:
     """One size of the population."""
     problem = genetic_problem(config)
     sizes = {"population": config.population, "immigrants": config.immigrant_count, "archive": config.archive}
-    state = brief_jit(functools.partial(start, problem=problem, islands=1, **sizes))(key, space)
+    state = jit_o0_plain_loops(functools.partial(start, problem=problem, islands=1, **sizes))(key, space)
     rates = jax.tree.map(jnp.float32, Settings().plan_rates)
 
-    def step(state: Any, count: int) -> Any:
+    def step(state: SearchState, count: int) -> SearchState:
         counted = jnp.bool_(True)
         return generations(state, space, rates, jnp.int32(count), counted, problem=problem, chunk=config.chunk)[0]
 
@@ -130,7 +173,7 @@ def _population(key: jax.Array, space: Any, config: Any, repeats: int) -> dict[s
     jax.block_until_ready(step(state, 0))
     compile_s = time.perf_counter() - began
     evaluate = jax.jit(problem.evaluate)
-    # A call has a price of its own, which a search pays once for its chunk; on a GPU it is that of several generations.
+    # A call itself costs time, which a search pays once per chunk of generations; on a GPU as much as several of them.
     several = max(1, min(config.chunk, _FEW // config.population))
     state = step(state, 1)
     jax.block_until_ready(evaluate(jax.tree.map(lambda leaf: leaf[0], state.candidates), space))
@@ -149,17 +192,18 @@ def _population(key: jax.Array, space: Any, config: Any, repeats: int) -> dict[s
         "compile_s": round(compile_s, 3),
         "designs_per_s": round(designs / statistics.median(spent["evaluation"])),
         "generation_designs_per_s": round(designs / statistics.median(spent["generation"])),
+        "committed": committed,
     }
 
 
 def _device_memory_MB() -> float | None:
-    """Most memory that arrays have taken on the first device."""
+    """Most memory [MB] that arrays have taken on the first device."""
     taken = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     return None if taken is None else round(taken / 2**20)
 
 
 def _memory_MB() -> float | None:
-    """Most memory that the process has taken."""
+    """Most memory [MB] that the process has taken."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -18,22 +18,32 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections import abc
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mohamjax.schedule import Certificate, Evaluated
 
 
+class _Front(NamedTuple):
+    """What there is to draw, see `FigureProcess.draw`."""
+
+    evaluated: Evaluated
+    title: str
+    history: Sequence[abc.Mapping[str, float]]
+
+
 class FigureProcess:
     """Such a process; a context manager, at whose end it is gone.
 
-    What hinders it (no memory, no processes) costs time alone: the figures are drawn here then.
+    Where it cannot be started or dies, for lack of memory for instance, the figures are drawn in this process.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._sender: threading.Thread | None = None
-        self._front: tuple[Any, dict[str, Any]] | None = None
+        self._front: _Front | None = None
         self._certificate: concurrent.futures.Future[Certificate | None] = concurrent.futures.Future()
 
     def __enter__(self) -> FigureProcess:
@@ -56,14 +66,15 @@ class FigureProcess:
         if self._sender is not None:
             self._sender.join()  # nobody reads any more, and the certificate has come or never will
 
-    def draw(self, evaluated: Evaluated, **what: Any) -> None:
+    def draw(self, evaluated: Evaluated, title: str, history: Sequence[abc.Mapping[str, float]]) -> None:
         """Begins to draw, all but what shows bounds; waits for nothing.
 
         Args:
-            evaluated: as of `figures.drawn_front`.
-            what: likewise, without the certificate.
+            evaluated: the front.
+            title: of the figures.
+            history: rows of the generations, see `SearchResult`.
         """
-        self._front = evaluated, what
+        self._front = _Front(evaluated, title, history)
         self._sender = threading.Thread(target=self._send, name="artist", daemon=True)
         self._sender.start()
 
@@ -73,17 +84,18 @@ class FigureProcess:
 
     def _send(self) -> None:
         assert self._front is not None
-        evaluated, what = self._front
         # Figures show neither loop nests nor wires, which are most of it.
+        evaluated = self._front.evaluated
         tables = dataclasses.replace(evaluated.tables, mapping=None)
-        # Whatever goes wrong, the process finds nothing to draw.
+        shown = dataclasses.replace(evaluated, wires=None, tables=tables)
+        # If anything goes wrong, the process finds nothing to draw.
         with contextlib.suppress(Exception):
-            self._tell((dataclasses.replace(evaluated, wires=None, tables=tables), what))
+            self._tell((shown, *self._front[1:]))
             self._tell(self._certificate.result())
         with contextlib.suppress(OSError, ValueError, AttributeError):
             self._process.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
 
-    def _tell(self, content: Any) -> None:
+    def _tell(self, content: object) -> None:
         if self._process is not None and self._process.stdin is not None:
             pickle.dump(content, self._process.stdin, pickle.HIGHEST_PROTOCOL)
             self._process.stdin.flush()
@@ -100,12 +112,12 @@ class FigureProcess:
         from mohamjax.io.files import write_folder
 
         assert self._front is not None and self._certificate.done()
-        evaluated, what = self._front
         files = self._drawn()
         if files is None:
             from mohamjax.figures import drawn_front
 
-            files = dict(drawn_front(evaluated, certificate=self._certificate.result(), **what))
+            evaluated, title, history = self._front
+            files = dict(drawn_front(evaluated, title=title, history=history, certificate=self._certificate.result()))
         write_folder(folder, files)
 
     def _drawn(self) -> dict[str, bytes] | None:
@@ -119,16 +131,16 @@ class FigureProcess:
 def _main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answer = os.dup(1)
-    os.dup2(2, 1)  # whatever is printed is none
+    os.dup2(2, 1)  # what is printed is no answer
     try:
         sys.path[:] = pickle.load(sys.stdin.buffer)
         from mohamjax.figures import drawn_front
         from mohamjax.plot.style import new_figure, rendered
 
         rendered(new_figure(1, 1), "png")  # the first figure of a process takes longer
-        evaluated, what = pickle.load(sys.stdin.buffer)
+        evaluated, title, history = pickle.load(sys.stdin.buffer)
         certificate = functools.partial(pickle.load, sys.stdin.buffer)
-        files = dict(drawn_front(evaluated, certificate=certificate, **what))
+        files = dict(drawn_front(evaluated, title=title, history=history, certificate=certificate))
         with os.fdopen(answer, "wb") as stream:
             pickle.dump(files, stream)
     except Exception:  # nobody asked, or the search meets it again itself

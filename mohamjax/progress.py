@@ -1,4 +1,4 @@
-"""How far a long computation is, told in plain lines on standard error."""
+"""Progress of long computations, in plain lines on standard error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE_S = 2.0  # between lines about the same step
 class ProgressLines:
     """A listener of searches that writes a line every two seconds.
 
-    A standard error that breaks (its reader has gone) ends no search: it is no longer told how it goes.
+    A search goes on when nobody reads standard error any more; then nothing is written.
     """
 
     def __init__(self) -> None:

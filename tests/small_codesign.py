@@ -7,6 +7,7 @@ import jax
 from mohamjax.hardware import load_technology
 from mohamjax.unico.bracket import MappingSearch
 from mohamjax.unico.lanes import LaneConfig, lane_problem
+from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.space import named_space
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
@@ -31,7 +32,7 @@ def application():
 
 @functools.cache
 def problem(space=SPACE):
-    return lane_problem(application(), space, TECHNOLOGY)
+    return lane_problem(CodesignProblem(application(), space, TECHNOLOGY))
 
 
 def lanes(seed=0, **sizes):

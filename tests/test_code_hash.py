@@ -32,7 +32,7 @@ def test_an_edit_of_any_source_file_changes_the_hash(package):
     found = {fresh(package)}
     assert found == {code_hash()}
     files = sorted(package.rglob("*.py"))
-    assert {"platforms.py", "layer.py", "mapper.py"} <= {file.name for file in files}
+    assert {"platforms.py", "layer.py", "layer_mapper.py"} <= {file.name for file in files}
     for number, file in enumerate(files):
         with file.open("a") as source:
             source.write("# edited\n")

@@ -17,7 +17,7 @@ import pytest
 
 from mohamjax.runtime import kept_programs as exported
 from mohamjax.runtime import platforms
-from mohamjax.runtime.kept_programs import exported_jit, keep_in
+from mohamjax.runtime.kept_programs import keep_in, kept_jit
 from mohamjax.schedule import Design
 
 TRACED = []
@@ -57,7 +57,7 @@ def fresh(options=OPTIONS):
     def own(*arguments, **static):
         return double(*arguments, **static)
 
-    return exported_jit(own, static_argnames=("times",), compiler_options=options)
+    return kept_jit(own, static_argnames=("times",), compiler_options=options)
 
 
 def same(got, times=1, **given):
@@ -96,13 +96,13 @@ def test_looking_at_a_function_makes_nothing():
 PROCESS = """
 import pathlib, sys
 import numpy as np
-from mohamjax.runtime.kept_programs import exported_jit, keep_in
+from mohamjax.runtime.kept_programs import kept_jit, keep_in
 
 def function(rows):
     print("traced")
     return {"sum": rows.sum(), "rows": 2 * rows}
 
-exported_jit_of_it = exported_jit(function)
+exported_jit_of_it = kept_jit(function)
 keep_in(pathlib.Path(sys.argv[1]))
 got = exported_jit_of_it(np.arange(3, dtype=np.float32))
 print(sorted(got), got["sum"], got["rows"])
@@ -187,8 +187,8 @@ def test_the_options_of_the_platform_join_but_inside_another_program(folder, mon
     """JAX refuses options there; and what XLA does not have is left out."""
     own = {"xla_llvm_disable_expensive_passes": True}
     monkeypatch.setattr(exported, "platform_options", lambda: {**own, "xla_no_such_option": 1})
-    assert exported_jit(double, compiler_options=OPTIONS).compiler_options == {**own, **OPTIONS}
-    function = exported_jit(double)
+    assert kept_jit(double, compiler_options=OPTIONS).compiler_options == {**own, **OPTIONS}
+    function = kept_jit(double)
     function(rows(), ADD)  # kept
     same(jax.jit(lambda: function(rows(), ADD))())
     slope = jax.grad(lambda add: function(rows(), {"add": add})["sum"].template.sum())
@@ -196,7 +196,7 @@ def test_the_options_of_the_platform_join_but_inside_another_program(folder, mon
     keep_in(None)
     assert float(slope(jnp.float32(1))) == 1
     for arguments in ((rows(), ADD), (rows(),)):
-        function = exported_jit(double)
+        function = kept_jit(double)
         inside = jax.jit(lambda *given, f=function: f(*given, *(() if len(given) == 2 else (ADD,))))
         same(inside(*arguments))
         same(jax.jit(lambda f=function: f(rows(), ADD))())
@@ -212,12 +212,29 @@ def test_other_code_or_other_versions_are_traced_anew(folder, monkeypatch):
 
 
 def test_inside_programs_and_without_a_folder_it_is_jit(folder):
-    function = exported_jit(double)  # JAX refuses options of their own inside another program
+    function = kept_jit(double)  # JAX refuses options of their own inside another program
     traced = jax.jit(lambda add: function(rows(), {"add": add})["sum"].template)
     np.testing.assert_array_equal(traced(np.float32(1)), jax.jit(double)(rows(), ADD)["sum"].template)
     function(rows(), {"add": 1.0})  # a Python number has no dtype of its own
     keep_in(None)
     same(function(rows(), ADD))
+    assert not folder.exists()
+
+
+def test_jax_still_tells_programs_of_a_thread_apart_where_we_ask_it():
+    """The one private name of JAX that is used: without it nothing is kept, and a warm start takes twice as long."""
+    assert exported._trace_context is not None
+    plain = exported._context()
+    with jax.default_matmul_precision("float32"):
+        assert exported._context() != plain
+    with jax.set_mesh(jax.make_mesh((1,), ("x",))):
+        assert exported._context() != plain
+    assert exported._context() == plain
+
+
+def test_without_that_nothing_is_kept_and_the_numbers_are_the_same(folder, monkeypatch):
+    monkeypatch.setattr(exported, "_trace_context", None)
+    same(fresh()(rows(), ADD))
     assert not folder.exists()
 
 
@@ -252,7 +269,7 @@ def test_the_precision_of_a_context_is_that_of_its_program(folder):
     def product(a, b):
         return a @ b
 
-    function, ones = exported_jit(product), np.ones((2, 2), np.float32)
+    function, ones = kept_jit(product), np.ones((2, 2), np.float32)
     function(ones, ones)
     with jax.default_matmul_precision("float32"):
         assert "HIGHEST" in function.lower(ones, ones).as_text()
@@ -310,7 +327,7 @@ def test_what_is_read_counts_as_used(folder):
 
 NAMES = """
 from mohamjax.runtime.kept_programs import _name
-from mohamjax.search.config import MapperConfig, MohamConfig
+from mohamjax.search.config import MohamConfig
 from mohamjax.mapper.layer_mapper import mapping_search
 from mohamjax.search.moham import genetic_problem
 import numpy as np
@@ -389,7 +406,7 @@ def test_with_what_has_no_name_nothing_is_kept(folder, held):
         TRACED.append(1)
         return rows * (2 if by is None else 3)
 
-    function = exported_jit(scaled, static_argnames=("by",))
+    function = kept_jit(scaled, static_argnames=("by",))
     with pytest.raises((exported._NamelessError, RecursionError)):
         exported._name(held)
     by = functools.partial(double, held) if isinstance(held, jax.Array | set) else held
@@ -422,7 +439,7 @@ def test_random_keys_come_and_go(folder):
 
     keys = jax.random.split(jax.random.key(3), 4)
     further = jax.jit(lambda found: jax.vmap(jax.vmap(jax.random.bits))(found[0]))
-    for function in (jax.jit(split), exported_jit(split), exported_jit(split)):
+    for function in (jax.jit(split), kept_jit(split), kept_jit(split)):
         further(function(keys))
         found = function(keys)
         np.testing.assert_array_equal(jax.random.key_data(found[0]), jax.random.key_data(split(keys)[0]))
@@ -449,7 +466,7 @@ def test_what_is_traced_for_another_platform_is_not_kept(folder):
 
 def test_kept_programs_have_the_name_of_their_function(folder, caplog):
     fresh()(rows(), ADD)
-    for function in (fresh(), exported_jit(functools.partial(double, times=2))):
+    for function in (fresh(), kept_jit(functools.partial(double, times=2))):
         caplog.clear()
         with jax.log_compiles(True), caplog.at_level("WARNING"):
             function(rows(), ADD)

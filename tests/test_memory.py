@@ -16,8 +16,7 @@ from mohamjax.hardware import DRAM_TYPES, load_technology, load_template, with_m
 from mohamjax.io import evaluate_designs, read_designs, write_designs
 from mohamjax.runtime.struct import take
 from mohamjax.search.injection import check_injected
-from mohamjax.unico.config import CodesignConfig
-from mohamjax.unico.search import HardwareSearch
+from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.space import named_space
 from mohamjax.whatif import Candidates, evaluate_variants, known_parameters, nominal_variant, stack_variants
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
@@ -177,7 +176,7 @@ def test_designs_of_another_memory_join_a_search(tmp_path):
 
 def test_a_hardware_search_has_the_memory_of_its_package():
     found = [
-        HardwareSearch(toy(), named_space("unico-edge"), CodesignConfig(), package=mj.Package(memory=memory)).space
+        CodesignProblem(toy(), named_space("unico-edge"), package=mj.Package(memory=memory)).space
         for memory in (mj.Memory("LPDDR4"), mj.Memory("HBM2"))
     ]
     kinds = [{variant.levels[-1].component.dram_type for variant in space.variants} for space in found]

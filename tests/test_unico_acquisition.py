@@ -14,10 +14,22 @@ from hypothesis import strategies as st
 from scipy.stats import norm, truncnorm
 
 from mohamjax.unico import gp
-from mohamjax.unico.acquisition import approach, hypervolume_estimate, mesmo, qhvi, random_directions, scalarised
+from mohamjax.unico.acquisition import (
+    Candidates,
+    Draws,
+    KnownFront,
+    KnownIdeal,
+    approach,
+    hypervolume_estimate,
+    mesmo,
+    qhvi,
+    random_directions,
+    scalarised,
+)
 from mohamjax.unico.protocol import Axes, distance_to_ideal
 
 C, D, M, Q, S, K, F = 40, 3, 2, 4, 8, 16, 64
+DRAWS = Draws(samples=S, features=F, directions=K)
 FRONT = np.array([[0.2, 0.8, 0.5], [0.5, 0.5, 0.5], [0.8, 0.2, 0.5]])
 
 
@@ -65,7 +77,7 @@ def case():
             log_noise=jnp.full(M, -3.0),
             mean=jnp.asarray([0.1, -0.2]),
         )
-        surrogate = gp.condition(jnp.asarray(x), jnp.asarray(y), mask, hyper)
+        surrogate = gp.condition(gp.TrainingSet(jnp.asarray(x), jnp.asarray(y), mask), hyper)
         return surrogate, jnp.asarray(rng.random((C, D))), rng.random(C) < 0.9, y[:20], rng.random(C)
 
 
@@ -84,7 +96,8 @@ def test_mesmo_against_a_plain_version(case):
     surrogate, pool, mask, y, feasibility = case
     with jax.enable_x64(True):
         key, best = jax.random.key(1), y.min(axis=0)
-        found = mesmo(key, surrogate, pool, mask, best, jnp.asarray(feasibility), count=Q, samples=S, features=F)
+        among = Candidates(pool, mask, jnp.asarray(feasibility))
+        found = mesmo(key, surrogate, among, best, count=Q, draws=DRAWS)
         drawn = np.asarray(gp.posterior_samples(key, surrogate, pool, samples=S, features=F))
         optimum = np.minimum(drawn[:, mask].min(axis=1), np.asarray(gp.standardise(surrogate, best)) - 0.01)
         assert (drawn[:, mask].min(axis=1) < np.asarray(gp.standardise(surrogate, best)) - 0.01).any()
@@ -119,10 +132,8 @@ def test_qhvi_against_a_plain_version(case):
     with jax.enable_x64(True):
         key, corner = jax.random.key(2), y.max(axis=0)
         present = np.arange(20) < 15
-        found = qhvi(
-            key, surrogate, pool, mask, y, present, corner, jnp.asarray(feasibility),
-            count=Q, samples=S, directions=K, features=F,
-        )  # fmt: skip
+        among = Candidates(pool, mask, jnp.asarray(feasibility))
+        found = qhvi(key, surrogate, among, KnownFront(y, present, corner), count=Q, draws=DRAWS)
         of_sample, of_direction = jax.random.split(key)
         drawn = np.asarray(gp.posterior_samples(of_sample, surrogate, pool, samples=S, features=F))
         ways = np.asarray(random_directions(of_direction, K, M, "float64"))
@@ -155,9 +166,8 @@ def test_approach_against_a_plain_version(case):
         axes = [Axes.of(np.exp(y / scale), log=log) for log in (False, True)]
         least = np.array([distance_to_ideal(np.exp(y / scale), a).min() for a in axes])
         key, low, high = jax.random.key(3), np.log(axes[0].low), np.log(axes[0].high)
-        found = approach(
-            key, logs, pool, mask, low, high, least, jnp.asarray(feasibility), count=Q, samples=S, features=F
-        )
+        among = Candidates(pool, mask, jnp.asarray(feasibility))
+        found = approach(key, logs, among, KnownIdeal(low, high, least), count=Q, draws=DRAWS)
         drawn = np.asarray(gp.posterior_samples(key, logs, pool, samples=S, features=F))
     values = np.maximum(np.exp(drawn * np.asarray(logs.scale) + np.asarray(logs.offset)), axes[0].low)
     distance = np.stack([distance_to_ideal(values, a) for a in axes], axis=-1)  # [S, C, 2]
@@ -177,28 +187,22 @@ def test_nothing_comes_nearer_than_the_ideal(case):
     surrogate, pool, mask, y, _ = case
     with jax.enable_x64(True):
         for high in (y[0], y[0] + 1):
-            found = approach(
-                jax.random.key(0), surrogate, pool, mask, y[0], high, np.zeros(2), count=Q, samples=S, features=F
-            )
+            ideal = KnownIdeal(y[0], high, np.zeros(2))
+            found = approach(jax.random.key(0), surrogate, Candidates(pool, mask), ideal, count=Q, draws=DRAWS)
             assert (found.gain == 0).all()
 
 
 @functools.cache
 def small(rule):
-    """A program of a rule in float32: `(key, surrogate, pool, mask, feasibility) -> Batch`."""
-    sizes = {"count": 8, "samples": 4, "features": 32}
+    """A program of a rule in float32: `(key, surrogate, candidates) -> Batch`."""
+    sizes = {"count": 8, "draws": Draws(samples=4, features=32, directions=8)}
     if rule == "mesmo":
-        return lambda key, surrogate, pool, mask, likely: mesmo(
-            key, surrogate, pool, mask, jnp.full(M, 0.5), likely, **sizes
-        )
+        return lambda key, surrogate, among: mesmo(key, surrogate, among, jnp.full(M, 0.5), **sizes)
     if rule == "approach":
-        return lambda key, surrogate, pool, mask, likely: approach(
-            key, surrogate, pool, mask, jnp.zeros(M), jnp.ones(M), jnp.full(2, 0.5), likely, **sizes
-        )
-    front, there, corner = jnp.full((4, M), 0.5), np.ones(4, bool), jnp.full(M, 2.0)
-    return lambda key, surrogate, pool, mask, likely: qhvi(
-        key, surrogate, pool, mask, front, there, corner, likely, directions=8, **sizes
-    )
+        ideal = KnownIdeal(jnp.zeros(M), jnp.ones(M), jnp.full(2, 0.5))
+        return lambda key, surrogate, among: approach(key, surrogate, among, ideal, **sizes)
+    front = KnownFront(jnp.full((4, M), 0.5), np.ones(4, bool), jnp.full(M, 2.0))
+    return lambda key, surrogate, among: qhvi(key, surrogate, among, front, **sizes)
 
 
 @settings(max_examples=15, deadline=None)
@@ -210,12 +214,12 @@ def test_batches_are_without_repetition(seed, present, rule):
     hyper = gp.Hyper(
         log_lengthscale=jnp.zeros((M, D)), log_amplitude=jnp.zeros(M), log_noise=jnp.full(M, -3.0), mean=jnp.zeros(M)
     )
-    surrogate = gp.condition(x, np.float32(rng.random((16, M))), rng.random(16) < 0.8, hyper)
+    surrogate = gp.condition(gp.TrainingSet(x, np.float32(rng.random((16, M))), rng.random(16) < 0.8), hyper)
     pool = np.float32(np.repeat(rng.random((6, D)), 2, axis=0))
     mask = np.zeros(12, bool)
     mask[rng.permutation(12)[:present]] = True
     likely = np.float32(rng.random(12) * (rng.random(12) < 0.5))
-    found = small(rule)(jax.random.key(seed), surrogate, pool, mask, likely)
+    found = small(rule)(jax.random.key(seed), surrogate, Candidates(pool, mask, likely))
     index, gain = np.asarray(found.index), np.asarray(found.gain)
     there = index[index >= 0]
     assert len(there) == len(set(there.tolist())) == min(8, present)
@@ -232,12 +236,13 @@ def test_a_second_measurement_of_the_same_gains_little():
     hyper = gp.Hyper(
         log_lengthscale=jnp.zeros((M, D)), log_amplitude=jnp.zeros(M), log_noise=jnp.full(M, -9.0), mean=jnp.zeros(M)
     )
-    surrogate = gp.condition(x, np.float32([[0, 1], [1, 0]]), np.ones(2, bool), hyper)
+    surrogate = gp.condition(gp.TrainingSet(x, np.float32([[0, 1], [1, 0]]), np.ones(2, bool)), hyper)
     pool = np.float32(np.concatenate([[[0.5] * D] * 12]))
-    found = small("qhvi")(jax.random.key(0), surrogate, pool, np.ones(12, bool), np.ones(12, np.float32))
+    among = Candidates(pool, np.ones(12, bool), np.ones(12, np.float32))
+    found = small("qhvi")(jax.random.key(0), surrogate, among)
     assert found.gain[0] > 0
     np.testing.assert_allclose(found.gain[1:], 0, atol=1e-5 * float(found.gain[0]))
-    found = small("mesmo")(jax.random.key(0), surrogate, pool, np.ones(12, bool), np.ones(12, np.float32))
+    found = small("mesmo")(jax.random.key(0), surrogate, among)
     assert (np.diff(found.gain) < 0).all()
     assert found.gain[-1] < found.gain[0] / 3
 
@@ -272,12 +277,13 @@ def test_a_toy_search_beats_random(rule):
             free[chosen] = False
             of_fit, of_pick = jax.random.split(jax.random.fold_in(key, batch))
             steps = 60 if hyper is None else 20
-            surrogate = gp.fit(of_fit, x, y, mask, hyper, steps=steps)
+            surrogate = gp.fit(of_fit, gp.TrainingSet(x, y, mask), hyper, steps=steps)
             hyper = surrogate.hyper
             if rule == "mesmo":
-                found = mesmo(of_pick, surrogate, pool, free, y[mask].min(axis=0), count=8)
+                found = mesmo(of_pick, surrogate, Candidates(pool, free), y[mask].min(axis=0), count=8)
             else:
-                found = qhvi(of_pick, surrogate, pool, free, y, mask, y[mask].max(axis=0), count=8)
+                front = KnownFront(y, mask, y[mask].max(axis=0))
+                found = qhvi(of_pick, surrogate, Candidates(pool, free), front, count=8)
             chosen += found.index.tolist()
         assert len(set(chosen)) == 44
         guided.append(moocore.hypervolume(values[chosen], ref=corner))

@@ -16,13 +16,14 @@ from unico_runs import application as workload
 
 from mohamjax.plot.unico import hypervolume_differences, loop_bounds
 from mohamjax.unico.config import METHODS, CodesignConfig
+from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.protocol import Axes, distance_to_ideal, hypervolume_difference
-from mohamjax.unico.search import HardwareSearch, search_hardware
+from mohamjax.unico.search import HardwareSearch
 
 
 @pytest.fixture(scope="module")
 def result():
-    return search_hardware(HardwareSearch(application(), SPACE, CONFIG, technology=TECHNOLOGY))
+    return HardwareSearch(CodesignProblem(application(), SPACE, TECHNOLOGY), CONFIG).run()
 
 
 KEY = ("ci", "ci", "toy", "mobohb", "0")
@@ -34,7 +35,7 @@ def kept(path, result, config=CONFIG, key=KEY, **settings):
     asked = []
     runs = Runs(Lines(path, RUN_COLUMNS, 5), **settings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unico_runs, "search_hardware", lambda search: asked.append(search) or result)
+        patch.setattr(unico_runs.HardwareSearch, "run", lambda search: asked.append(search) or result)
         run = runs.kept(key, application, SPACE, config)
     return runs, run, len(asked)
 

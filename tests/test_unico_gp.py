@@ -46,11 +46,12 @@ def test_posterior_is_that_of_scikit_learn(rows):
     with jax.enable_x64(True):
         hyper = hyper_of(1)
         x, y, mask = rows_of(2, rows, dtype="float64")
-        double = [np.asarray(part) for part in gp.predict(gp.condition(x, y, mask, hyper), jnp.asarray(points))]
+        surrogate = gp.condition(gp.TrainingSet(x, y, mask), hyper)
+        double = [np.asarray(part) for part in gp.predict(surrogate, jnp.asarray(points))]
     lengths, amplitudes, noises = (
         np.exp(np.asarray(part)) for part in (hyper.log_lengthscale, hyper.log_amplitude, hyper.log_noise)
     )
-    surrogate = gp.condition(*(jnp.float32(part) for part in (x, y)), mask, single(hyper))
+    surrogate = gp.condition(gp.TrainingSet(jnp.float32(x), jnp.float32(y), mask), single(hyper))
     found = [np.asarray(part, float) for part in gp.predict(surrogate, jnp.float32(points))]
     for j in range(M):
         scale, offset = y[:rows, j].std(), y[:rows, j].mean()
@@ -90,7 +91,7 @@ def test_gradient_by_one_factorisation(double, gate):
 @pytest.fixture(scope="module")
 def fitted():
     x, y, mask = rows_of(5, 50)
-    return gp.fit(jax.random.key(0), x, y, mask), (x, y, mask)
+    return gp.fit(jax.random.key(0), gp.TrainingSet(x, y, mask)), (x, y, mask)
 
 
 def test_fit_predicts_what_it_has_not_seen(fitted):
@@ -126,7 +127,8 @@ def test_masked_rows_are_not_read_and_sizes_agree(fitted):
     surrogate, (x, y, mask) = fitted
     points = np.float32(np.random.default_rng(7).random((20, D)))
     want = gp.predict(surrogate, points)
-    other = gp.condition(np.where(mask[:, None], x, 5.0), np.where(mask[:, None], y, 1e9), mask, surrogate.hyper)
+    filled = gp.TrainingSet(np.where(mask[:, None], x, 5.0), np.where(mask[:, None], y, 1e9), mask)
+    other = gp.condition(filled, surrogate.hyper)
     jax.tree.map(np.testing.assert_array_equal, gp.predict(other, points), want)
 
 
@@ -135,28 +137,29 @@ def test_sizes_of_padding_agree():
     with jax.enable_x64(True):
         x, y, mask = rows_of(5, 50, dtype="float64")
         predictions = [
-            gp.predict(gp.condition(x[:n], y[:n], mask[:n], hyper_of(1)), jnp.asarray(points)) for n in (50, 64)
+            gp.predict(gp.condition(gp.TrainingSet(x[:n], y[:n], mask[:n]), hyper_of(1)), jnp.asarray(points))
+            for n in (50, 64)
         ]
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), *predictions)
 
 
 def test_warm_start_does_not_lose_what_was_found(fitted):
     surrogate, (x, y, mask) = fitted
-    again = gp.fit(jax.random.key(1), x, y, mask, surrogate.hyper, steps=20)
+    again = gp.fit(jax.random.key(1), gp.TrainingSet(x, y, mask), surrogate.hyper, steps=20)
     target = np.where(mask[:, None], gp.standardise(surrogate, y), 0).T
     loss = jax.jit(lambda hyper, t: gp._loss(hyper, jnp.where(mask[:, None], x, 0), mask, t)[0])
     for j in range(M):
         assert loss(take(again.hyper, j), target[j]) <= loss(take(surrogate.hyper, j), target[j]) + 1e-3
     programs = gp.fit._cache_size()
     fewer = mask & (np.arange(N) < 30)
-    gp.fit(jax.random.key(2), x, y, fewer, again.hyper, steps=20)
+    gp.fit(jax.random.key(2), gp.TrainingSet(x, y, fewer), again.hyper, steps=20)
     assert gp.fit._cache_size() == programs
 
 
 def test_constant_targets_and_repeated_rows_are_no_trouble():
     x = np.float32(np.tile(np.random.default_rng(8).random((8, D)), (8, 1)))
     y = np.stack([np.full(N, 7.0), np.sin(5 * x[:, 0])], axis=1).astype(np.float32)
-    surrogate = gp.fit(jax.random.key(0), x, y, np.ones(N, bool))
+    surrogate = gp.fit(jax.random.key(0), gp.TrainingSet(x, y, np.ones(N, bool)))
     mean, variance = gp.predict(surrogate, x[:8])
     np.testing.assert_allclose(mean[:, 0], 7, atol=1e-2)
     np.testing.assert_allclose(mean[:, 1], y[:8, 1], atol=0.05)
@@ -171,7 +174,7 @@ def test_the_nugget_holds_the_largest_set_in_float32():
     hyper = single(hyper_of(0, 4, 6))
     flat = hyper.log_amplitude * 0
     hyper = hyper.replace(log_lengthscale=hyper.log_lengthscale * 0 + 2.5, log_noise=flat - 9, log_amplitude=flat + 1)
-    surrogate = gp.condition(x, y, np.ones(512, bool), hyper)
+    surrogate = gp.condition(gp.TrainingSet(x, y, np.ones(512, bool)), hyper)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(surrogate))
     assert np.isfinite(gp.predict(surrogate, x[:10])[0]).all()
 
@@ -180,7 +183,7 @@ def test_samples_follow_the_posterior():
     """512 features; frequencies drawn by their probability would miss the standard deviation by 20 % here."""
     level = jnp.zeros(M)
     hyper = gp.Hyper(log_lengthscale=jnp.full((M, D), -0.7), log_amplitude=level, log_noise=level - 3, mean=level + 0.1)
-    surrogate = gp.condition(*rows_of(5, 50), hyper)
+    surrogate = gp.condition(gp.TrainingSet(*rows_of(5, 50)), hyper)
     points = jnp.float32(np.random.default_rng(11).random((24, D)))
     drawn = np.asarray(gp.posterior_samples(jax.random.key(3), surrogate, points, samples=2000))
     mean, variance = (np.asarray(part) for part in gp.predict(surrogate, points))
@@ -197,7 +200,7 @@ def test_prior_of_the_samples_is_matern(fitted):
     """Without a training set the samples have the kernel's covariance: the spectrum is the right one."""
     hyper = jax.tree.map(lambda leaf: leaf[:1], fitted[0].hyper)
     hyper = hyper.replace(log_lengthscale=hyper.log_lengthscale * 0 - 1, log_amplitude=hyper.log_amplitude * 0)
-    empty = gp.condition(jnp.zeros((2, D)), jnp.zeros((2, 1)), np.zeros(2, bool), hyper)
+    empty = gp.condition(gp.TrainingSet(jnp.zeros((2, D)), jnp.zeros((2, 1)), np.zeros(2, bool)), hyper)
     line = jnp.linspace(0, 1, 12)[:, None] * jnp.array([1.0, 0.0, 0.0])
     drawn = gp.posterior_samples(jax.random.key(4), empty, line, samples=2000, features=2048)[..., 0]
     covariance = np.cov(np.asarray(drawn).T)

@@ -17,6 +17,7 @@ from mohamjax.unico import lanes as lanes_module
 from mohamjax.unico.bracket import measured, run_bracket
 from mohamjax.unico.halving import Bracket
 from mohamjax.unico.lanes import lane_problem
+from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.robustness import robustness_between, tail_rank
 from mohamjax.workload import load_scenario
 
@@ -178,7 +179,7 @@ def test_the_bracket_of_resnet50():
     """What the experiment measures in seconds: all 24 unique layers are lanes of every point."""
     app = load_scenario(workloads("resnet50.onnx"))
     plan = Bracket(lanes=32, first=4, rounds=5)
-    made = lane_problem(app, SPACE, TECHNOLOGY)
+    made = lane_problem(CodesignProblem(app, SPACE, TECHNOLOGY))
     assert len(app.unique_layers) == 24
     assert made.networks.repeat.shape == (8 * -(-len(app.unique_layers) // 8),)
     assert float(made.networks.repeat.sum()) == len(app.layers) == 54

@@ -23,17 +23,19 @@ from mohamjax.io.designs import evaluate_designs
 from mohamjax.unico import acquisition, proposals
 from mohamjax.unico.config import METHODS, CodesignConfig
 from mohamjax.unico.history import History, unico_fit, worth_finishing
+from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.results import HISTORY_COLUMNS, history_rows
-from mohamjax.unico.search import HardwareSearch, search_hardware
+from mohamjax.unico.search import HardwareSearch
 from mohamjax.unico.space import named_space
 
 THREE = {"iterations": 4, "finish": 0.25}
 
 
-def search(**changes):
+def search(checkpoint=None, resume=False, **changes):
     config = CodesignConfig(**{**SIZES, **changes})
-    return HardwareSearch(application(), SPACE, config, technology=TECHNOLOGY)
+    problem = CodesignProblem(application(), SPACE, TECHNOLOGY)
+    return HardwareSearch(problem, config, checkpoint=checkpoint, resume=resume)
 
 
 def same(a, b):
@@ -45,8 +47,8 @@ def same(a, b):
 def whole(tmp_path_factory):
     """A search of three batches, two of its points finished, its result and its checkpoint."""
     path = tmp_path_factory.mktemp("codesign") / "checkpoint.npz"
-    own = search(**THREE)
-    return own, search_hardware(own, checkpoint=CheckpointFile(path)), path
+    own = search(CheckpointFile(path), **THREE)
+    return own, own.run(), path
 
 
 def test_the_loop(whole):
@@ -80,10 +82,10 @@ def test_designs_of_the_front_are_finished(whole):
 
 def test_the_end_alone_finishes_the_front():
     """What is kept for the end is spent there; without any, fronts are as they were measured."""
-    late = search_hardware(search(**THREE, finishing="end", extrapolate=False)).history
+    late = search(**THREE, finishing="end", extrapolate=False).run().history
     assert late["batch"][~late.first].min() > late["batch"][late.first].max()
     assert 1 <= (~late.first).sum() <= 2
-    assert search_hardware(search(finish=0.0)).history.first.all()
+    assert search(finish=0.0).run().history.first.all()
 
 
 def test_what_is_finished_first():
@@ -140,7 +142,7 @@ def test_it_learns_from_what_it_measured():
 
     Picks for the hypervolume alone: those that aim at one design are expected to be alike.
     """
-    history = search_hardware(search(**THREE, aimed=0.0)).history
+    history = search(**THREE, aimed=0.0).run().history
     rows = np.isfinite(history.predicted).all(axis=(1, 2))
     for k in (0, 2):
         expected, found = history.predicted[rows, 0, k], np.log(history.objectives[rows, k])
@@ -153,8 +155,8 @@ def aimed_batch(whole, monkeypatch, gains, number=8, **changes):
     own, result, _ = whole
     config, pools = dataclasses.replace(own.config, **changes), []
 
-    def approach(key, surrogate, candidates, there, low, high, least, certain, *, count):
-        assert (np.asarray(low) <= high).all() and (np.asarray(least) >= 0).all() and np.shape(least) == (2,)
+    def approach(key, surrogate, candidates, ideal, *, count):
+        assert (ideal.low <= ideal.high).all() and (ideal.least >= 0).all() and np.shape(ideal.least) == (2,)
         index = np.arange(3, 3 + count, dtype=np.int32)
         return acquisition.Batch(index=index, gain=np.resize(np.float32(gains), count))
 
@@ -165,7 +167,8 @@ def aimed_batch(whole, monkeypatch, gains, number=8, **changes):
     drawn = proposals._pool
     monkeypatch.setattr(proposals, "_pool", pool)
     monkeypatch.setattr(acquisition, "approach", approach)
-    found = proposals.by_surrogate(result.history, own.space, config, 9, number, None, own.config.lanes).index.tolist()
+    space, size = own.problem.space, own.config.lanes
+    found = proposals.by_surrogate(result.history, space, config, 9, number, None, size).index.tolist()
     assert len(set(found)) == len(found) == number
     return found, pools[0][3:].tolist()
 
@@ -198,30 +201,30 @@ def test_shares_are_below_one(name):
 def test_a_resumed_search_is_the_same(whole, tmp_path):
     _, result, path = whole
     began = search(**THREE)
+    began.begin()
     began.step()
     began.save(CheckpointFile(tmp_path / "c.npz"))
-    again = search(**THREE)
-    resumed = search_hardware(again, checkpoint=CheckpointFile(tmp_path / "c.npz"), resume=True)
+    resumed = search(CheckpointFile(tmp_path / "c.npz"), resume=True, **THREE).run()
     assert same(resumed.history, result.history)
     assert np.array_equal(resumed.front, result.front)
     ours, theirs = (read_checkpoint(p) for p in (path, tmp_path / "c.npz"))
     assert ours.arrays.keys() == theirs.arrays.keys()
     assert all(np.array_equal(ours.arrays[k], theirs.arrays[k], equal_nan=True) for k in ours.arrays)
     # With nothing left to do it says the same.
-    done = search_hardware(search(**THREE), checkpoint=CheckpointFile(path), resume=True)
+    done = search(CheckpointFile(path), resume=True, **THREE).run()
     assert same(done.history, result.history)
 
 
 def test_checkpoints_that_do_not_fit_are_refused(whole, tmp_path):
     _, _, path = whole
     with pytest.raises(InputError, match="other inputs or settings"):
-        search(**THREE, seed=1).restore(read_checkpoint(path))
+        search(CheckpointFile(path), resume=True, **THREE, seed=1).run()
     broken = tmp_path / "broken.npz"
     broken.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="cannot be read"):
-        search_hardware(search(**THREE), checkpoint=CheckpointFile(broken), resume=True)
+        search(CheckpointFile(broken), resume=True, **THREE).run()
     with pytest.raises(InputError, match="there is no checkpoint"):
-        search_hardware(search(**THREE), resume=True)
+        search(resume=True, **THREE).run()
 
 
 _SLOW = ("hasco", "hasco-r")  # a fit for every point, and programs of their own
@@ -232,7 +235,7 @@ _SLOW = ("hasco", "hasco-r")  # a fit for every point, and programs of their own
 )
 def test_baselines_spend_no_more(whole, method):
     own = search(method=method)
-    result = search_hardware(own)
+    result = own.run()
     history = result.history
     assert 0 < own.cost <= own.config.total_cost
     assert len(set(history["index"].tolist())) == len(history)
@@ -249,10 +252,10 @@ def test_a_limit_on_power_is_kept(whole):
     power = whole[1].history["power_W"]
     cap = float(np.median(power))
     own = search(power_cap_W=cap)
-    result = search_hardware(own)
+    result = own.run()
     assert (result.history["power_W"][result.front] <= cap).all()
     with pytest.raises(InputError, match=r"no hardware point takes 1e-09 W or less; the least that was met is"):
-        search_hardware(search(power_cap_W=1e-9, method="random"))
+        search(power_cap_W=1e-9, method="random").run()
 
 
 def test_small_spaces_are_used_up():
@@ -261,8 +264,10 @@ def test_small_spaces_are_used_up():
     )), variants=SPACE.variants[:1])  # fmt: skip
     space = dataclasses.replace(space, axes=(dataclasses.replace(space.axes[0], values=(8, 16)), *space.axes[1:]))
     assert space.size == 18
-    own = HardwareSearch(application(), space, CodesignConfig(**{**SIZES, "iterations": 9}), technology=TECHNOLOGY)
-    result = search_hardware(own)
+    own = HardwareSearch(
+        CodesignProblem(application(), space, TECHNOLOGY), CodesignConfig(**{**SIZES, "iterations": 9})
+    )
+    result = own.run()
     assert sorted(set(result.history["index"].tolist())) == list(range(18))
     assert own.done()
 

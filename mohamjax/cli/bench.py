@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options
 from mohamjax.cli.outputs import write
 from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
+
+if TYPE_CHECKING:
+    from mohamjax.benchmark import Bench
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -60,7 +63,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
+def _lines(found: Bench) -> list[str]:
     def number(value: float | None) -> str:
         return "" if value is None else f"{value:,.0f}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import pathlib
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,9 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches hardware and writes the results folder."""
-    from mohamjax.hardware import load_package
+    from mohamjax.hardware import as_package
     from mohamjax.unico.choices import chosen_space, settings
+    from mohamjax.unico.problem import CodesignProblem
     from mohamjax.unico.search import HardwareSearch
 
     space = chosen_space(arguments.space, arguments.template)
@@ -72,12 +74,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     changes = {name: value for name, value in given.items() if value is not None}
     config = settings(space, arguments.method, arguments.budget, seed=arguments.seed, **changes)
     networks = application_of(arguments)
-    package = None if arguments.package is None else load_package(arguments.package)
+    package = as_package(arguments.package)
     name = f"{networks.name}-{space.name}-{config.method}-{config.budget}"
     terminal.line(
         f"{networks.name}: {plural(len(networks.unique_layers), 'unique layer')} on {space.name}, {space.size:,} points"
     )
-    search = HardwareSearch(networks, space, config, technology=technology_of(arguments), package=package)
+    search = HardwareSearch(CodesignProblem(networks, space, technology_of(arguments), package), config)
     out = arguments.out or pathlib.Path("results") / name
     with results_folder(out, resume=arguments.resume) as folder:
         return _searched(arguments, terminal, search, folder)
@@ -87,7 +89,6 @@ def _searched(arguments: argparse.Namespace, terminal: Terminal, search: Hardwar
     """The search itself, into a folder that is ours, and what there is to tell of it."""
     from mohamjax.io import CheckpointFile
     from mohamjax.io.codesign import write_codesign
-    from mohamjax.unico.search import search_hardware
 
     config = search.config
     checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
@@ -99,7 +100,7 @@ def _searched(arguments: argparse.Namespace, terminal: Terminal, search: Hardwar
         )
 
     try:
-        result = search_hardware(search, checkpoint=checkpoint, resume=arguments.resume, listener=tell)
+        result = dataclasses.replace(search, checkpoint=checkpoint, resume=arguments.resume, listener=tell).run()
         if result.interrupted:
             terminal.was_stopped = True
             terminal.line("stopped by hand; writing what was found")
@@ -113,7 +114,8 @@ def _searched(arguments: argparse.Namespace, terminal: Terminal, search: Hardwar
     if arguments.json:
         print(json.dumps(front, indent=2))
         return 0
-    columns = ("design_id", "latency_s", "power_W", "area_mm2", "robustness", *(a.name for a in search.space.axes))
+    axes = (axis.name for axis in search.problem.space.axes)
+    columns = ("design_id", "latency_s", "power_W", "area_mm2", "robustness", *axes)
     body = [[f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c]) for c in columns] for row in front]
     print(fitted([list(columns), *body]))
     return 0

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from mohamjax import emo
-from mohamjax.runtime.kept_programs import exported_jit
-from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.kept_programs import kept_jit
+from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import record, take
 
 MAX_POPULATION = 2**20
@@ -227,7 +227,7 @@ def start(
     return jax.vmap(one)(island_keys(key, islands))
 
 
-@functools.partial(exported_jit, static_argnames=("problem", "chunk", "migration", "spread"))
+@functools.partial(kept_jit, static_argnames=("problem", "chunk", "migration", "spread"))
 def generations(
     state: SearchState,
     context: Context,
@@ -303,7 +303,9 @@ def generations(
     return SearchState(population=own.population, archive=own.archive, candidates=candidates), record
 
 
-light_generations = lean_jit(inspect.unwrap(generations), static_argnames=("problem", "chunk", "migration", "spread"))
+light_generations = jit_o1_plain_loops(
+    inspect.unwrap(generations), static_argnames=("problem", "chunk", "migration", "spread")
+)
 """`generations`, compiled in two fifths of the time and slower by up to two thirds: for all but long searches."""
 
 

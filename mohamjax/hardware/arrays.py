@@ -26,7 +26,7 @@ from mohamjax.hardware.technology import (
     mac_leakage,
 )
 from mohamjax.hardware.template import Level, Template
-from mohamjax.runtime.kept_programs import exported_jit
+from mohamjax.runtime.kept_programs import kept_jit
 from mohamjax.runtime.struct import cast, record
 
 
@@ -110,7 +110,7 @@ def template_structure(templates: Sequence[Template], levels: int, dtype: Any = 
     return jax.tree.map(lambda *leaves: np.stack(leaves), *stacked)
 
 
-@exported_jit
+@kept_jit
 def _with_costs(arrays: TemplateArrays, technology: Technology) -> TemplateArrays:
     """Fill in the meshes and costs at the largest sizes; `[T, ...]` leaves."""
     sizes = arrays.machine.capacity, arrays.machine.fanout

@@ -173,7 +173,12 @@ def _between(x: float, widths: list[float], curves: abc.Mapping[float, _Curve]) 
 
 
 def sram_lookup(
-    figures: jax.Array, knots: jax.Array, widths: jax.Array, rows: jax.Array, width: jax.Array, ports: jax.Array
+    figures: jax.Array | np.ndarray,
+    knots: jax.Array | np.ndarray,
+    widths: jax.Array | np.ndarray,
+    rows: jax.Array,
+    width: jax.Array,
+    ports: jax.Array,
 ) -> jax.Array:
     """Figures of memories of any size, off the curves.
 
@@ -190,6 +195,7 @@ def sram_lookup(
     Returns:
         `[..., Q]` float, base-2 logarithms.
     """
+    figures, knots, widths = jnp.asarray(figures), jnp.asarray(knots), jnp.asarray(widths)
     count, last = widths.shape[0], knots.shape[-1] - 1
     j = jnp.sum(width[..., None] >= widths[1:-1], axis=-1, dtype=jnp.int32)
     v = (jnp.log2(width / widths[j]) / jnp.log2(widths[j + 1] / widths[j]))[..., None]

@@ -41,7 +41,7 @@ from mohamjax.mapper.sets import undominated
 from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate_sets
 from mohamjax.mapping.space import MapSpace
 from mohamjax.mapping.tables import assemble
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import record
 from mohamjax.workload import DIMS, UniqueLayer
 
@@ -354,7 +354,7 @@ def _decode(rows: jax.Array, rest: jax.Array, radix: _Radix, keep: jax.Array) ->
     )
 
 
-@functools.partial(light_jit, static_argnames=("fixed", "max_children"))
+@functools.partial(jit_o1, static_argnames=("fixed", "max_children"))
 def _evaluate(rows, rest, valid, front, radix, problem, *, fixed, max_children):
     """Objectives `[B, 3]` of a batch, and which of it no row of `front` `[F, 3]` covers."""
     mapping = _decode(rows, rest, radix, problem.space.constraints.keep)

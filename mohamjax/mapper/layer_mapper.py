@@ -41,7 +41,7 @@ from mohamjax.mapping.space import MappingGenes, MapSpace, decode, encode, genes
 from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
 from mohamjax.runtime.blocks import first_true
 from mohamjax.runtime.devices import Devices
-from mohamjax.runtime.programs import lean_jit, light_jit, once
+from mohamjax.runtime.programs import jit_o1, jit_o1_plain_loops, once
 from mohamjax.runtime.struct import cast, put, take
 from mohamjax.workload import DIMS, UniqueLayer
 
@@ -76,7 +76,7 @@ def mapping_search(population: int, immigrants: int, archive: int, distinct: boo
 # A generation is three programs, so that the costly one, the evaluation, is compiled once for all and beside others.
 
 
-@functools.partial(lean_jit, static_argnames=("search",))
+@functools.partial(jit_o1_plain_loops, static_argnames=("search",))
 def _start(
     keys: jax.Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None, *, search: emo.Archived
 ) -> tuple[emo.ArchivedState, MappingGenes]:
@@ -103,13 +103,13 @@ def _start(
     return jax.vmap(one)(keys, space, given, is_given)
 
 
-@functools.partial(lean_jit, static_argnames=("search",))
+@functools.partial(jit_o1_plain_loops, static_argnames=("search",))
 def _ask(state: emo.ArchivedState, space: MapSpace, rates: MapperRates, *, search: emo.Archived) -> MappingGenes:
     """The next candidates of every problem of a block, `[B, N, ...]`."""
     return jax.vmap(lambda state, space: search.ask(state, space=space, rates=rates))(state, space)
 
 
-@functools.partial(light_jit, static_argnames=("fixed", "max_children"))
+@functools.partial(jit_o1, static_argnames=("fixed", "max_children"))
 def _evaluate(
     genes: MappingGenes,
     space: MapSpace,
@@ -128,7 +128,7 @@ def _evaluate(
     return jax.vmap(one)(genes, space, template)
 
 
-@functools.partial(lean_jit, static_argnames=("search",))
+@functools.partial(jit_o1_plain_loops, static_argnames=("search",))
 def _tell(
     state: emo.ArchivedState, genes: MappingGenes, objectives: Array, *, search: emo.Archived
 ) -> emo.ArchivedState:
@@ -136,7 +136,7 @@ def _tell(
     return jax.vmap(search.tell)(state, genes, objectives)
 
 
-@functools.partial(lean_jit, static_argnames=("count",))
+@functools.partial(jit_o1_plain_loops, static_argnames=("count",))
 def _neighbours(
     archive: emo.Archive, tried: Array, space: MapSpace, *, count: int
 ) -> tuple[MappingGenes, Array, Array]:
@@ -172,7 +172,7 @@ def _neighbours(
     return jax.vmap(one)(archive, tried, space)
 
 
-@lean_jit
+@jit_o1_plain_loops
 def _enter(
     archive: emo.Archive, tried: Array, genes: MappingGenes, exists: Array, objectives: Array
 ) -> tuple[emo.Archive, Array]:
@@ -187,7 +187,7 @@ def _enter(
     return jax.vmap(one)(archive, tried, genes, exists, objectives)
 
 
-@functools.partial(lean_jit, static_argnames=("entries",))
+@functools.partial(jit_o1_plain_loops, static_argnames=("entries",))
 def _finish(archive: emo.Archive, space: MapSpace, *, entries: int) -> tuple[Mapping, Array]:
     """The Pareto sets of a block, `[B, M, ...]`, and their sizes `[B]`: at most M of each archive."""
 

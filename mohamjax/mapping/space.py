@@ -33,7 +33,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping, covered
 from mohamjax.runtime.blocks import short_argsort
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import record, take
 
 if TYPE_CHECKING:
@@ -478,7 +478,7 @@ def decode(genes: MappingGenes, space: MapSpace) -> Mapping:
     )
 
 
-@light_jit
+@jit_o1
 def _overflows_of(genes: MappingGenes, space: MapSpace) -> Array:
     """Which buffers the tiles of a mapping exceed: one program for all problems of a size."""
     return overflows(extents(genes.slot, covering(genes.cover, space)), space)

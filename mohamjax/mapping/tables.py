@@ -30,7 +30,7 @@ from mohamjax.mapping.cost import (
 )
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.runtime.blocks import in_fitting_blocks
-from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import record, take
 from mohamjax.workload import DIMS
 
@@ -294,7 +294,7 @@ def need_children(along: Any, *, double: bool = False) -> np.ndarray:
     return np.any(meet, axis=(-2, -1))
 
 
-@lean_jit(static_argnames=("fixed", "max_children"))
+@jit_o1_plain_loops(static_argnames=("fixed", "max_children"))
 def _evaluate_rows(
     layers: LayerArrays,
     templates: TemplateArrays,

@@ -11,7 +11,7 @@ import numpy as np
 from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import PlanTables
 from mohamjax.runtime.blocks import in_blocks
-from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import record
 from mohamjax.schedule import EvaluationArrays
 from mohamjax.schedule.ensemble import Models
@@ -67,7 +67,7 @@ class DesignSpace:
     measures: MeasureArrays | None = None
 
 
-@functools.partial(lean_jit, static_argnames=("count",))
+@functools.partial(jit_o1_plain_loops, static_argnames=("count",))
 def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *, count: int) -> jax.Array:
     """Random topological orders by Kahn's algorithm with random priorities.
 

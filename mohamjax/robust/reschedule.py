@@ -22,7 +22,7 @@ from mohamjax.mapping import MappingTables
 from mohamjax.problem.design_problem import DesignProblem
 from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import WEIGHTS, PlanTables
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design, Evaluated
 from mohamjax.schedule.ensemble import reevaluate_models
@@ -193,7 +193,7 @@ def _designs(
     return Design(**genes), fits
 
 
-@light_jit
+@jit_o1
 def _scheduled(times: jax.Array, costs: jax.Array, genetics: Genetics) -> tuple[jax.Array, jax.Array]:
     rows = jnp.arange(times.shape[1], dtype=jnp.int32)
     order = by_upward_rank(times, rows, genetics)

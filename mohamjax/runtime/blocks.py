@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from mohamjax.runtime.platforms import by_platform
+
+Rows = TypeVar("Rows")
+Result = TypeVar("Result")
 
 DESIGNS = 128
 """Designs of which a processor's caches hold what growing and evaluating them needs: twice that is no faster."""
@@ -19,7 +22,7 @@ WIDE = 1 << 17
 20 kB where its wires are counted)."""
 
 
-def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
+def in_blocks(function: Callable[[Rows], Result], rows: Rows, most: int) -> Result:
     """A function of a batch, applied to equal blocks of it in a loop.
 
     Where the blocks do not divide the batch, its last row fills them up: `jax.lax.map` would compile the function a
@@ -49,14 +52,14 @@ def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(count * width, *leaf.shape[2:])[:total], result)
 
 
-def in_fitting_blocks(function: Callable[[Any], Any], rows: Any, most: int, wide: int = WIDE) -> Any:
+def in_fitting_blocks(function: Callable[[Rows], Result], rows: Rows, most: int, wide: int = WIDE) -> Result:
     """`in_blocks` of at most `most` rows on a processor, of at most `wide` on an accelerator.
 
     Args:
-        function: as in `in_blocks`.
-        rows: likewise.
+        function: from rows to rows, see `in_blocks`.
+        rows: pytree with leading axis `[N]`.
         most: static, rows of a block on a processor.
-        wide: static, and on an accelerator.
+        wide: static, rows of a block on an accelerator.
     """
     if jax.tree.leaves(rows)[0].shape[0] <= most:
         return function(rows)
@@ -87,7 +90,7 @@ def pairwise_sum(terms: jax.Array) -> jax.Array:
 
 
 def steady_sum(terms: jax.Array, axis: int = -1) -> jax.Array:
-    """A sum of terms that are not negative, rounded alike in every program, whatever the batch and what is fused.
+    """A sum of terms that are not negative, rounded alike in every program: for all batches and fusions.
 
     `pairwise_sum` of products that are safe from being contracted with the addition (`not_negative`).
 
@@ -171,7 +174,7 @@ def side_by_side_argsort(keys: jax.Array) -> jax.Array:
     return by_platform(keys, cpu=counting if keys.shape[0] <= _COUNTED else sorting, wide=sorting)
 
 
-def varying(tree: Any, *like: Any) -> Any:
+def varying(tree: Rows, *like: object) -> Rows:
     """The tree, marked as different from device to device wherever `like` is.
 
     Inside `jax.shard_map` the first carry of a loop must be marked as what the loop makes of it, which constants are

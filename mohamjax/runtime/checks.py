@@ -1,4 +1,4 @@
-"""What settings are checked for."""
+"""Checks of settings that several rooms share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mohamjax.errors import InputError
 
 
 def check_whole(config: object, item: str, least: dict[str, int]) -> None:
-    """Refuses fields of settings that are no whole numbers, or below what they must be at least."""
+    """Refuses fields of settings that are not whole numbers, or less than the least that is allowed."""
     for name, low in least.items():
         value = getattr(config, name)
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:

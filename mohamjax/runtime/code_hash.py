@@ -1,7 +1,7 @@
-"""What runs, as a hash: the code of this package and the versions of what computes with it.
+"""A hash of what runs: the code of this package and the versions of the packages that compute for it.
 
-Every cache on disk has it in the names of its files, so that nothing outlives an edit that could change it. It covers
-every source file and no chosen list of them: a list is right only until the next import.
+Every cache on disk has it in the names of its files, so that nothing kept outlives an edit that could change it. It
+covers every source file, not a chosen list of them: a list is right only until somebody adds an import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 
 from mohamjax.version import STARTED
 
-_PACKAGE = pathlib.Path(__file__).parent
+_PACKAGE = pathlib.Path(__file__).parents[1]
 
 
 @functools.cache
@@ -33,8 +33,8 @@ def code_hash(root: pathlib.Path = _PACKAGE) -> str:
 def code_unchanged(root: pathlib.Path = _PACKAGE) -> bool:
     """Whether no source file has changed since this process began to import them, so that `code_hash` is what runs.
 
-    Of a file that was put in place of another the change time tells, not the modification time. The second covers
-    clocks of file systems that lag.
+    The time of the last change of the file's entry counts too: a file that was moved into the place of another keeps
+    its time of modification. One second is left for file systems whose clocks lag.
     """
     loaded = [getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if of_this_package(name)]
     try:
@@ -45,5 +45,5 @@ def code_unchanged(root: pathlib.Path = _PACKAGE) -> bool:
 
 
 def of_this_package(name: str) -> bool:
-    """Whether a module, by its whole name, is of this package."""
+    """Whether a module of this full name is of this package."""
     return name.partition(".")[0] == __name__.partition(".")[0]

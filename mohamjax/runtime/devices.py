@@ -13,7 +13,7 @@ import pickle
 import re
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,10 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mohamjax.errors import InputError
+from mohamjax.runtime.platforms import Options
+
+if TYPE_CHECKING:
+    from jax.stages import Wrapped as JitWrapped
 
 _LONGEST_S = 1e6  # that anybody waits for other processes
 
@@ -41,7 +45,7 @@ class Devices:
         ring: the devices, each followed by its neighbour.
     """
 
-    ring: tuple[Any, ...]
+    ring: tuple[jax.Device, ...]
 
     def __len__(self) -> int:
         """Number of devices, those of other processes included."""
@@ -64,26 +68,26 @@ class Devices:
 
     @functools.cached_property
     def own(self) -> Devices | None:
-        """Those of this process; None where that is the one that JAX takes by itself."""
+        """Those of this process; None where that is JAX's default device."""
         mine = tuple(device for device in self.ring if device.process_index == jax.process_index())
         return None if mine in ((), (jax.local_devices()[0],)) else Devices(mine)
 
-    def split(self, tree: Any) -> Any:
+    def split(self, tree: T) -> T:
         """A pytree of arrays, spread along their leading axis, which the number of devices divides.
 
         What is spread already stays where it is. Among several processes every one gives the whole arrays, equal ones.
         """
         return self._put(tree, NamedSharding(self.mesh, _SPLIT))
 
-    def copied(self, tree: Any) -> Any:
-        """A pytree of arrays, whole on every device; otherwise as `split`."""
+    def copied(self, tree: T) -> T:
+        """A pytree of arrays, whole on every device; what lies there already stays."""
         return self._put(tree, NamedSharding(self.mesh, _COPIED))
 
-    def _put(self, tree: Any, where: NamedSharding) -> Any:
+    def _put(self, tree: T, where: NamedSharding) -> T:
         if not self.several_processes:
             return jax.device_put(tree, where)
 
-        def put(leaf: Any) -> jax.Array:
+        def put(leaf: jax.Array | np.ndarray) -> jax.Array:
             if isinstance(leaf, jax.Array) and leaf.sharding == where:
                 return leaf
             if _is_key(leaf):
@@ -93,7 +97,7 @@ class Devices:
 
         return jax.tree.map(put, tree)
 
-    def whole(self, tree: Any) -> Any:
+    def whole(self, tree: T) -> T:
         """A pytree of arrays that are spread, whole in this process: NumPy arrays, and typed keys on its first device.
 
         Among several processes all must ask.
@@ -139,7 +143,7 @@ class Devices:
         """What `make` gives in this process, once it has given something in all.
 
         Args:
-            make: whatever a host may lack files for. Where it raises an `InputError` in some process, all raise one:
+            make: what a host may lack files for. Where it raises an `InputError` in some process, all raise one:
                 that which others tell is raised as told.
         """
         if not self.several_processes:
@@ -156,27 +160,27 @@ class Devices:
             raise ToldError(f"process {wrong[0]} has failed")
         return found  # pyright: ignore[reportReturnType]
 
-    def over(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """As `over_devices`, for any number of rows that the devices divide; arrays need not be in place.
+    def over(self, function: Callable[..., T]) -> Callable[..., T]:
+        """What `over_devices` gives, for a number of rows that the devices divide; arrays need not be in place.
 
         Args:
-            function: of rows `[N, ...]` and whatever else, to rows.
+            function: `(rows, *rest) -> rows`, of rows `[N, ...]`.
         """
         return _over(function, self.mesh)
 
     def compiled(
-        self, function: Callable[..., Any], rows: Any, rest: Sequence[Any], options: dict[str, Any] | None = None
-    ) -> Callable[..., Any]:
+        self, function: Callable[..., T], rows: object, rest: Sequence[object], options: Options | None = None
+    ) -> Callable[..., T]:
         """What `over` makes of a function, compiled for arguments of such shapes; arrays must be in place.
 
         Args:
             function: `(rows, *rest) -> rows`.
             rows: arrays or their shapes, for `split`.
-            rest: likewise, for `copied`.
+            rest: arrays or their shapes, for `copied`.
             options: of the compiler.
         """
 
-        def placed(tree: Any, spec: PartitionSpec) -> Any:
+        def placed(tree: object, spec: PartitionSpec) -> object:
             where = NamedSharding(self.mesh, spec)
             shapes = jax.tree.map(jax.typeof, tree)
             return jax.tree.map(lambda own: jax.ShapeDtypeStruct(own.shape, own.dtype, sharding=where), shapes)
@@ -197,11 +201,20 @@ class ToldError(SharedError):
     is_told = True
 
 
-def _parts(error: InputError) -> dict[str, Any]:
+class _Parts(TypedDict):
+    """What an `InputError` is made of."""
+
+    message: str
+    file: str | None
+    item: str | None
+    remedy: str | None
+
+
+def _parts(error: InputError) -> _Parts:
     return {"message": error.message, "file": error.file, "item": error.item, "remedy": error.remedy}
 
 
-def _is_key(leaf: Any) -> bool:
+def _is_key(leaf: object) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
@@ -211,9 +224,9 @@ def _everywhere(leaves: list[jax.Array], *, mesh: Mesh) -> list[jax.Array]:
 
 
 @functools.lru_cache(maxsize=32)
-def _over(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+def _over(function: Callable[..., T], mesh: Mesh) -> JitWrapped:
     @jax.jit
-    def spread(rows: Any, *rest: Any) -> Any:
+    def spread(rows: object, *rest: object) -> T:
         specs = (_SPLIT, *[_COPIED] * len(rest))
         # Rows are computed each for itself: there is nothing that the check could find.
         mapped = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=_SPLIT, check_vma=False)
@@ -222,22 +235,22 @@ def _over(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
     return spread
 
 
-def gathered(tree: Any, devices: Devices | None) -> Any:
-    """A pytree of arrays, whole in this process: as `Devices.whole`, and as it is where devices are not chosen."""
+def gathered(tree: T, devices: Devices | None) -> T:
+    """A pytree of arrays, whole in this process (`Devices.whole`); as it is where devices are not chosen."""
     return tree if devices is None else devices.whole(tree)
 
 
 def agreed(make: Callable[[], T], devices: Devices | None) -> T:
-    """What `make` gives, the same in all processes: as `Devices.from_first`, and by itself where none are chosen."""
+    """What `make` gives, the same in all processes (`Devices.from_first`); called here where devices are not chosen."""
     return make() if devices is None else devices.from_first(make)
 
 
-DevicesLike = int | str | Sequence[Any] | Devices | None
-"""What says which devices: a number of them, `all`, a list, or None for the one that JAX takes by itself."""
+DevicesLike = int | str | Sequence[jax.Device] | Devices | None
+"""What says which devices: a number of them, `all`, a list, or None for JAX's default device."""
 
 
 def chosen_devices(devices: DevicesLike) -> Devices | None:
-    """The devices that an argument `devices` means; None where that is the one that JAX takes by itself.
+    """The devices that an argument `devices` means; None where that is JAX's default device.
 
     Args:
         devices: a number of devices, `all` for all that JAX knows, or a list of them. Among several processes
@@ -249,7 +262,7 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
     if devices is None or isinstance(devices, Devices):
         return devices
     known = jax.devices()
-    ring: tuple[Any, ...]
+    ring: tuple[jax.Device, ...]
     name = f"argument `devices={devices}`" if isinstance(devices, int | str) else "argument `devices`"
     if devices == "all":
         ring = tuple(known)
@@ -278,11 +291,11 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
     return None if ring == (known[0],) else Devices(ring)
 
 
-def over_devices(function: Callable[..., Any], devices: DevicesLike = "all") -> Callable[..., Any]:
+def over_devices(function: Callable[..., T], devices: DevicesLike = "all") -> Callable[..., T]:
     """A function of a batch, spread over devices: jitted, each device has its part of the rows, and no communication.
 
     Args:
-        function: `(rows, *rest) -> rows`, pure: from a pytree with leading axis `[N]`, and whatever else it reads, to
+        function: `(rows, *rest) -> rows`, pure: from a pytree with leading axis `[N]`, and all else that it reads, to
             another with that axis, row by row. For instance `jax.vmap(mj.evaluate, (0, None))`.
         devices: a number of devices, `all` or a list.
 
@@ -304,7 +317,7 @@ def over_devices(function: Callable[..., Any], devices: DevicesLike = "all") -> 
         return jax.jit(function)
     spread, count = chosen.over(function), len(chosen)
 
-    def filled(rows: Any, *rest: Any) -> Any:
+    def filled(rows: object, *rest: object) -> T:
         total = jax.tree.leaves(rows)[0].shape[0]
         more = -total % count
         if not more:
@@ -323,16 +336,16 @@ def join(coordinator: str, processes: int | None = None, process: int | None = N
         coordinator: `auto` where JAX finds out by itself (SLURM, Open MPI, Kubernetes, TPU pods), or `host:port` of the
             first process.
         processes: number of processes; not with `auto`.
-        process: which one this is, from 0; likewise.
+        process: which one this is, from 0; not with `auto`.
         wait_s: seconds to wait for the others.
 
     Raises:
         InputError: the arguments do not fit each other, there is no cluster to be found, or the others do not answer
             in time; the process should then end.
     """
-    given: dict[str, Any] = {}
+    initialize = jax.distributed.initialize
     if coordinator != "auto":
-        given = _address(coordinator, processes, process)
+        initialize = functools.partial(initialize, **_address(coordinator, processes, process))
     elif (processes, process) != (None, None):
         raise InputError(
             "the cluster says that",
@@ -345,7 +358,7 @@ def join(coordinator: str, processes: int | None = None, process: int | None = N
     def initialise() -> None:
         try:
             # Where its own time is up JAX ends the process with a stack trace: ours comes first.
-            jax.distributed.initialize(**given, initialization_timeout=round(wait_s) + 3600)
+            initialize(initialization_timeout=round(wait_s) + 3600)
             outcome.append(None)
         except Exception as error:
             outcome.append(error)
@@ -369,8 +382,16 @@ def join(coordinator: str, processes: int | None = None, process: int | None = N
         ) from None
 
 
-def _address(coordinator: str, processes: int | None, process: int | None) -> dict[str, Any]:
+class _Address(TypedDict):
     """Arguments of `jax.distributed.initialize`."""
+
+    coordinator_address: str
+    num_processes: int
+    process_id: int
+
+
+def _address(coordinator: str, processes: int | None, process: int | None) -> _Address:
+    """Where a process finds the others."""
     host, _, port = coordinator.rpartition(":")
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
         raise InputError(

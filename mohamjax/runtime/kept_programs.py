@@ -1,15 +1,17 @@
 """Programs that are traced once: what they lower to is kept on disk for the next process.
 
-JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which takes Python seconds to make for the
-models of this package. `exported_jit` keeps that program too (`jax.export`: StableHLO) in a folder beside it.
+JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which Python takes seconds to make for the
+models of this package. `kept_jit` keeps that program too (`jax.export`: StableHLO) in a folder beside it. The
+second `mohamjax search ar-vr --budget tiny` of a machine takes half the seconds with it and two thirds of the
+processor's; the first takes as long as without (`experiments/saved_seconds.py`).
 
 A kept program is taken only where all that decides it is the same: the code of this package, the versions of JAX,
 jaxlib, NumPy and Python, JAX's settings, the platform, shapes and dtypes of all arguments, and static arguments. Their
-hash is the file's name, and the file begins with a hash of its content; whatever is damaged or cannot be read is traced
-anew. Static arguments may hold functions of this package, such as the operators of a search; with those of others,
-whose code the hash does not cover, nothing is kept. Where the code has changed since this process began to import it,
-or a context manager of JAX is in force (but for double precision), nothing is read or written. Files are pickles: the
-folder must be one's own.
+hash is the file's name, and the file begins with a hash of its content; a file that is damaged or cannot be read is
+traced anew. Static arguments may hold functions of this package, such as the operators of a search. The hash does not
+cover functions of other packages: with those nothing is kept. Where the code has changed since this process began to
+import it, or a context manager of JAX other than double precision is in force, nothing is read or written. Files are
+pickles: the folder must be one's own.
 """
 
 from __future__ import annotations
@@ -26,34 +28,52 @@ import re
 import threading
 import time
 import types
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import core as jax_core
+from jax.stages import Wrapped
+from jax.tree_util import PyTreeDef
 
 from mohamjax.runtime.code_hash import code_hash, code_unchanged, of_this_package
-from mohamjax.runtime.platforms import accelerated, as_usual, with_kernels
+from mohamjax.runtime.platforms import Options, accelerated, as_usual, with_kernels
 from mohamjax.runtime.platforms import compiler_options as platform_options
 
 _IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_explain")
-"""How settings begin that decide nothing of a program."""
+"""How the names of those settings begin that decide nothing of a program."""
 
 _UNUSED = 30 * 86400
 """Seconds after which a file that nobody read is deleted."""
 
 _ABANDONED = 3600
-"""Seconds after which the part of a file that a process began is that of a killed one."""
+"""Seconds after which a half-written file must be that of a process that was killed."""
 
 _MOST = 200_000_000
-"""Bytes of all files together, beyond which the longest unused are deleted."""
+"""Bytes that all files together may take; beyond, those that were unused for longest are deleted."""
 
-_config: Any = jax.config
+_config: Any = jax.config  # settings are attributes that the type checker does not know
 
-_trace_context: Any = getattr(importlib.import_module("jax._src.config"), "trace_context", None)
-"""What `jax.jit` itself tells programs apart by; where a JAX has none, nothing is kept."""
+_trace_context: Callable[[], Hashable] | None = getattr(
+    importlib.import_module("jax._src.config"), "trace_context", None
+)
+"""What `jax.jit` itself tells programs apart by in a thread: settings, meshes and all other contexts.
+
+It has no public name in JAX, and a list of contexts of our own would be right only until JAX has another one. Where a
+JAX has it no more, nothing is kept, every number stays what it is, and a warm start takes what the module says;
+`tests/test_exported.py` tells.
+"""
+
+Result = TypeVar("Result")
+Leaf = jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct
+Static = Mapping[str, object]
+Name = str | tuple["Name", ...]
+"""What something is called in every process."""
+
+Shapes = tuple[tuple[tuple[int, ...], str], ...]
+"""Shapes and dtypes of the leaves of all arguments."""
 
 _folder: pathlib.Path | None = None
 
@@ -64,17 +84,18 @@ def keep_in(folder: pathlib.Path | None) -> None:
     _folder = folder
 
 
-def _context() -> tuple[Any, ...]:
+def _context() -> tuple[Hashable, ...]:
     """What tells programs of this process apart beside their arguments, in this thread."""
+    assert _trace_context is not None
     return _trace_context(), _config.jax_default_prng_impl
 
 
 def _in_no_context() -> bool:
-    """Whether this thread's context is the one that the settings of the process make, but for double precision.
+    """Whether this thread's context is that of a new thread of the process, apart from double precision.
 
-    Meshes and the like are not among the settings, so that the name of a file cannot tell them.
+    A context such as a mesh is not among the settings, from which the name of a file is made.
     """
-    own, wide, bare = _context(), bool(_config.jax_enable_x64), list[Any]()
+    own, wide, bare = _context(), bool(_config.jax_enable_x64), list[Hashable]()
 
     def find() -> None:
         with jax.enable_x64(wide):
@@ -87,7 +108,7 @@ def _in_no_context() -> bool:
 
 
 def _machine() -> tuple[str, str]:
-    """What programs are made for: kernels may be for one kind of GPU."""
+    """Platform and kind of the device: kernels may be for one kind of GPU."""
     return jax.default_backend(), jax.local_devices()[0].device_kind
 
 
@@ -97,7 +118,7 @@ def _settings() -> str:
     return repr((sorted(known.items()), _config.jax_enable_x64, _machine(), os.environ.get("XLA_FLAGS", "")))
 
 
-def _plain(leaf: Any) -> bool:
+def _plain(leaf: object) -> bool:
     """Whether an argument is no more than its shape and dtype: an array on the first device, or its shape."""
     if isinstance(leaf, jax_core.Tracer) or getattr(leaf, "weak_type", False):
         return False
@@ -108,15 +129,15 @@ def _plain(leaf: Any) -> bool:
     )
 
 
-def _dtype(leaf: Any) -> str:
+def _dtype(leaf: Leaf) -> str:
     """The dtype that an argument has inside a program."""
     keys = jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
     return str(leaf.dtype if keys else jax.dtypes.canonicalize_dtype(leaf.dtype))
 
 
 @functools.cache
-def _has_option(name: str, value: Any) -> bool:
-    """Whether the installed XLA has an option of the compiler: its releases drop some, and refuse them then."""
+def _has_option(name: str, value: bool | int | str) -> bool:
+    """Whether the installed XLA has an option of the compiler: new releases drop some, and then refuse them."""
     try:
         jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
     except jax.errors.JaxRuntimeError as error:
@@ -127,10 +148,10 @@ def _has_option(name: str, value: Any) -> bool:
 
 
 class _NamelessError(Exception):
-    """Something that no other process knows by a name."""
+    """A value that has no name which is the same in every process."""
 
 
-def _name(value: Any) -> Any:
+def _name(value: object) -> Name:
     """What a static argument is called in every process: two that make different programs have different names.
 
     Raises:
@@ -158,27 +179,39 @@ def _name(value: Any) -> Any:
     raise _NamelessError(repr(value))
 
 
-def _name_of_function(value: types.FunctionType) -> Any:
-    """A function of this package, by its place in a source file, its code and what it holds of those around it.
+def _name_of_function(value: types.FunctionType) -> Name:
+    """A function of this package: its place in a source file, its code, and the values that it closes over.
 
-    The code tells apart what begins on one line, such as two lambdas.
+    The code tells apart two functions that begin on one line, such as lambdas.
     """
     if not of_this_package(value.__module__):
         raise _NamelessError(value.__qualname__)
     code = value.__code__
-    place = value.__module__, value.__qualname__, code.co_firstlineno, _name_of_code(code)
+    place = value.__module__, value.__qualname__, str(code.co_firstlineno), _name_of_code(code)
     held = [cell.cell_contents for cell in value.__closure__ or ()]
     return "function", place, _name(held), _name(value.__defaults__), _name(value.__kwdefaults__)
 
 
-def _name_of_code(code: types.CodeType) -> Any:
-    def constant(value: Any) -> Any:
+def _name_of_code(code: types.CodeType) -> Name:
+    def constant(value: object) -> Name:
         if isinstance(value, types.CodeType):
             return _name_of_code(value)
         return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)  # sets have no fixed order
 
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
     return code.co_code.hex(), tuple(map(constant, code.co_consts)), *names
+
+
+class _Kept(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+        program: from the leaves of the arguments to the leaves of the result.
+        tree: structure of the result.
+    """
+
+    program: jax.export.Exported
+    tree: PyTreeDef
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,39 +221,39 @@ class _Program:
     Attributes:
         call: jitted.
         shapes: of what it returns.
-        tree: its structure.
+        tree: structure of what it returns.
     """
 
-    call: Any
+    call: Wrapped
     shapes: tuple[jax.ShapeDtypeStruct, ...]
-    tree: Any
+    tree: PyTreeDef
 
 
-class _Exported:
-    """A jitted function whose programs are kept; calls and attributes as of `jax.jit`'s."""
+class _KeptJit(Generic[Result]):
+    """A jitted function whose programs are kept; it is called as what `jax.jit` makes, and has the same attributes."""
 
-    def __init__(self, function: Callable[..., Any], static: Sequence[str], options: dict[str, Any] | None) -> None:
+    def __init__(self, function: Callable[..., Result], static: Sequence[str], options: Options | None) -> None:
         self._function, self._asked = function, options
         self._place = function.__module__, getattr(function, "__qualname__", "")
         self._called = getattr(getattr(function, "func", function), "__name__", "call")  # of a partial, what it calls
         self._static = frozenset([static] if isinstance(static, str) else static)
-        self._known: dict[Any, _Program | None] = {}
+        self._known: dict[Hashable, _Program | None] = {}
         functools.update_wrapper(self, function)
 
     @functools.cached_property
-    def compiler_options(self) -> dict[str, Any] | None:
-        """The platform's and those that it was made with, without what the installed XLA has not."""
+    def compiler_options(self) -> Options | None:
+        """Options of the platform and those that it was made with, as far as the installed XLA has them."""
         # At the first use, since options are asked of the backend, which importing a package must not start.
         asked = {**platform_options(), **(self._asked or {})}
         return {name: value for name, value in asked.items() if _has_option(name, value)} or None
 
     @functools.cached_property
-    def _jitted(self) -> Any:
+    def _jitted(self) -> Wrapped:
         return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self.compiler_options)
 
     @functools.cached_property
-    def _inner(self) -> Any:
-        """What it is inside another program, where JAX refuses a function with options of its own."""
+    def _inner(self) -> Wrapped:
+        """The function for use inside another program, where JAX refuses one with options of the platform."""
         return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self._asked)
 
     def __getattr__(self, name: str) -> Any:
@@ -233,7 +266,7 @@ class _Exported:
         """Programs known to this process, as `jax.jit` counts them."""
         return self._jitted._cache_size() + sum(program is not None for program in self._known.values())
 
-    def __call__(self, *arguments: Any, **static: Any) -> Any:
+    def __call__(self, *arguments: object, **static: object) -> Result:
         if self._inside_another(arguments):
             return self._inner(*arguments, **static)
         leaves, program = self._kept(arguments, static)
@@ -241,23 +274,23 @@ class _Exported:
             return self._jitted(*arguments, **static)
         return jax.tree.unflatten(program.tree, _uncommitted(program.call(*leaves)))
 
-    def _inside_another(self, arguments: tuple[Any, ...]) -> bool:
-        """Whether another program is being traced or derived; asked only where the platform has options of its own."""
+    def _inside_another(self, arguments: tuple[object, ...]) -> bool:
+        """Whether another program is being traced or differentiated; never where the platform has no options."""
         if (self.compiler_options or {}) == (self._asked or {}):
             return False
         return any(isinstance(leaf, jax_core.Tracer) for leaf in (*jax.tree.leaves(arguments), jnp.zeros(())))
 
-    def eval_shape(self, *arguments: Any, **static: Any) -> Any:
-        """As of `jax.jit`: shapes and dtypes of what it returns for such arguments, or for their shapes."""
+    def eval_shape(self, *arguments: object, **static: object) -> Result:
+        """Shapes and dtypes of what it returns for such arguments, or for their shapes (`jax.eval_shape`)."""
         _, program = self._kept(arguments, static)
         if program is None:
             return self._jitted.eval_shape(*arguments, **static)
         return jax.tree.unflatten(program.tree, program.shapes)
 
-    def compiled(self, *arguments: Any, **static: Any) -> Callable[..., Any]:
+    def compiled(self, *arguments: object, **static: object) -> Callable[..., Result]:
         """The function compiled for such arguments, or for their shapes; it takes them without the static ones.
 
-        As what `jax.jit` compiles ahead of time, it waits for nothing and takes arrays of either kind.
+        It waits for nothing and takes arrays of JAX and of NumPy, the same as what `jax.jit` compiles ahead of time.
         """
         leaves, program = self._kept(arguments, static)
         if program is None:
@@ -265,7 +298,7 @@ class _Exported:
         executable = program.call.lower(*leaves).compile()
         return lambda *arguments: jax.tree.unflatten(program.tree, executable(*jax.tree.leaves(arguments)))
 
-    def _kept(self, arguments: tuple[Any, ...], static: dict[str, Any]) -> tuple[list[Any], _Program | None]:
+    def _kept(self, arguments: tuple[object, ...], static: Static) -> tuple[list[Leaf], _Program | None]:
         """The leaves of the arguments, and the program for them; None where there is none but `jax.jit`'s."""
         leaves, tree = jax.tree.flatten(arguments)
         plain = all(map(_plain, leaves)) and self._static.issuperset(static)
@@ -277,7 +310,7 @@ class _Exported:
             self._known[key] = self._program(leaves, tree, shapes, static)
         return leaves, self._known[key]
 
-    def _program(self, leaves: Sequence[Any], tree: Any, shapes: Any, static: dict[str, Any]) -> _Program | None:
+    def _program(self, leaves: Sequence[Leaf], tree: PyTreeDef, shapes: Shapes, static: Static) -> _Program | None:
         """The program for these shapes, from its file or traced anew; None where it cannot be kept."""
         assert _folder is not None
         try:
@@ -296,18 +329,16 @@ class _Exported:
                 return None
             if code_unchanged():
                 _write(file, kept)
-        program, out_tree = kept
-        called = functools.partial(program.call)
+        called = functools.partial(kept.program.call)
         called.__name__ = self._called  # pyright: ignore[reportAttributeAccessIssue] -- JAX logs and keeps it by name
         call = jax.jit(called, compiler_options=self.compiler_options)
-        return _Program(
-            call, tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.out_avals), out_tree
-        )
+        shapes_out = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in kept.program.out_avals)
+        return _Program(call, shapes_out, kept.tree)
 
-    def _traced(self, leaves: Sequence[Any], tree: Any, static: dict[str, Any]) -> tuple[Any, Any] | None:
-        out: list[Any] = []
+    def _traced(self, leaves: Sequence[Leaf], tree: PyTreeDef, static: Static) -> _Kept | None:
+        out: list[PyTreeDef] = []
 
-        def flat(*given: Any) -> list[Any]:
+        def flat(*given: jax.Array) -> list[jax.Array]:
             found, structure = jax.tree.flatten(self._function(*jax.tree.unflatten(tree, given), **static))
             out.append(structure)
             return found
@@ -321,11 +352,11 @@ class _Exported:
         except (NotImplementedError, ValueError):
             # Something in it has no portable form; or it refuses its arguments, which `jax.jit` then says.
             return None
-        return program, out[0]
+        return _Kept(program, out[0])
 
 
 def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
-    """Arrays as `jax.jit` returns them; waits for them, but where another program is being traced.
+    """Arrays as `jax.jit` returns them; waits for them, except where another program is being traced.
 
     JAX commits what an exported program returns to its device, and another program, given now one kind and now the
     other, would be compiled for each. Where that costs a way to the host and back, they stay as they are.
@@ -346,28 +377,28 @@ def _single() -> bool:
     return as_usual() and _config.jax_default_device is None and jax.process_count() == 1
 
 
-def _read(file: pathlib.Path) -> tuple[Any, Any] | None:
+def _read(file: pathlib.Path) -> _Kept | None:
     try:
         content = file.read_bytes()
         if hashlib.sha256(content[32:]).digest() != content[:32]:
             return None
         program, out_tree = pickle.loads(content[32:])
         _touch(file)
-        return _without_lapack(jax.export.deserialize(bytearray(program))), out_tree
-    except Exception:  # not there, damaged, or of another make, in whatever way that shows
+        return _Kept(_without_lapack(jax.export.deserialize(bytearray(program))), out_tree)
+    except Exception:  # not there, damaged, or of another version, which may show in any way
         return None
 
 
 def _touch(file: pathlib.Path) -> None:
-    """Notes that a file is in use."""
+    """Sets the date of a file to now, as that of its last use."""
     with contextlib.suppress(OSError):  # a folder that is read only
         os.utime(file)
 
 
-def _without_lapack(program: Any) -> Any:
-    """The program as one of no platform in particular, where it has no linear algebra.
+def _without_lapack(program: jax.export.Exported) -> jax.export.Exported:
+    """The program marked as one for any platform, where it has no linear algebra.
 
-    Called as one for processors, it would make JAX load SciPy for its LAPACK, which takes longer than the rest.
+    For a program that is marked as one for processors JAX loads SciPy, whose LAPACK it might call.
     """
     if tuple(program.platforms) != ("cpu",) or b"lapack" in program.mlir_module_serialized:
         return program
@@ -375,9 +406,9 @@ def _without_lapack(program: Any) -> Any:
     return dataclasses.replace(program, platforms=("any",), disabled_safety_checks=checks)
 
 
-def _write(file: pathlib.Path, kept: tuple[Any, Any]) -> None:
+def _write(file: pathlib.Path, kept: _Kept) -> None:
     try:
-        content = pickle.dumps((bytes(kept[0].serialize()), kept[1]))
+        content = pickle.dumps((bytes(kept.program.serialize()), kept.tree))
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(f".{os.getpid()}")
         part.write_bytes(hashlib.sha256(content).digest() + content)
@@ -388,7 +419,7 @@ def _write(file: pathlib.Path, kept: tuple[Any, Any]) -> None:
 
 
 def _tidy(folder: pathlib.Path) -> None:
-    """Deletes files long unused, the longest unused ones beyond `_MOST`, and parts that killed processes left."""
+    """Deletes files that nobody used for `_UNUSED`, the longest unused beyond `_MOST`, and old half-written ones."""
     now, room = time.time(), _MOST
     found: list[tuple[float, int, pathlib.Path]] = []
     for path in folder.iterdir():
@@ -405,12 +436,24 @@ def _tidy(folder: pathlib.Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def exported_jit(
-    function: Callable[..., Any] | None = None,
+@overload
+def kept_jit(
+    function: Callable[..., Result], *, static_argnames: Sequence[str] = (), compiler_options: Options | None = None
+) -> _KeptJit[Result]: ...
+
+
+@overload
+def kept_jit(
+    function: None = None, *, static_argnames: Sequence[str] = (), compiler_options: Options | None = None
+) -> Callable[[Callable[..., Result]], _KeptJit[Result]]: ...
+
+
+def kept_jit(
+    function: Callable[..., Result] | None = None,
     *,
     static_argnames: Sequence[str] = (),
-    compiler_options: dict[str, Any] | None = None,
-) -> Any:
+    compiler_options: Options | None = None,
+) -> _KeptJit[Result] | Callable[[Callable[..., Result]], _KeptJit[Result]]:
     """`jax.jit` for programs that the host calls in short processes: traced once and kept, see the module.
 
     Nothing is kept before `programs.use_cache`, with several processes, or inside another program: there it is
@@ -418,9 +461,9 @@ def exported_jit(
 
     Args:
         function: of pytrees of arrays, by position; static arguments by name.
-        static_argnames: as of `jax.jit`.
-        compiler_options: likewise.
+        static_argnames: arguments that are static, see `jax.jit`.
+        compiler_options: of XLA.
     """
     if function is None:
-        return functools.partial(exported_jit, static_argnames=static_argnames, compiler_options=compiler_options)
-    return _Exported(function, static_argnames, compiler_options)
+        return lambda function: _KeptJit(function, static_argnames, compiler_options)
+    return _KeptJit(function, static_argnames, compiler_options)

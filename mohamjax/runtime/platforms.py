@@ -1,17 +1,17 @@
-"""What is done in one way on a processor and in another on an accelerator, with the same result.
+"""Computations that have one form for a processor and another for an accelerator, with the same result.
 
 A processor wants small blocks that stay in its cache, and loops that do no more than they must. An accelerator wants
 few, wide kernels: each launch costs microseconds, and a loop whose length only the data know makes the host wait in
 every round. Where the two differ, both forms are written down and `by_platform` takes one.
 
-One form is traced, that of the device that JAX takes by itself: two would take the host twice as long, and a program
-waits for that before it is compiled. What is lowered for the processor beside a GPU has the GPU's form, unless it is
+One form is traced, that of JAX's default device: two would take the host twice as long, and a program waits for that
+before it is compiled. A program for the processor in a process that has a GPU takes the GPU's form, too, unless it is
 traced under `jax.default_device(jax.devices("cpu")[0])`. `both`, or `traced("both")`, has both traced, and the platform
 that a program is lowered for decides: for those who export programs or compile them for a device that is not there.
 
 Of the timeline there is a kernel for NVIDIA GPUs as well, which is taken where the process has one that can run it.
-The variable `MOHAMJAX_KERNELS` of the environment, or `use_kernels`, says otherwise: 0 for never, 1 for whatever is
-lowered for such GPUs.
+The variable `MOHAMJAX_KERNELS` of the environment, or `use_kernels`, says otherwise: 0 for never, 1 for all programs
+that are lowered for such GPUs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,22 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from mohamjax.errors import InputError
+
+Result = TypeVar("Result")
+Carry = TypeVar("Carry")
+Step = TypeVar("Step")
+Stacked = TypeVar("Stacked")
+
+Options = dict[str, bool | int | str]
+"""Options of XLA's compiler, by name."""
 
 _UNROLL = 8  # steps that an accelerator takes as one; more hardly save kernels and take long to compile
 
@@ -36,7 +45,7 @@ FULL = lax.Precision.HIGHEST
 """Of every product of matrices: of numbers in single precision, NVIDIA GPUs from compute capability 8.0 on read ten
 bits unless they are told (an H100, 64 products to a sum: off by 2e-4)."""
 
-_GPU = {"xla_gpu_autotune_level": 0, "xla_disable_hlo_passes": "fusion-block-level-rewriter"}
+_GPU: Options = {"xla_gpu_autotune_level": 0, "xla_disable_hlo_passes": "fusion-block-level-rewriter"}
 _FORMS = ("cpu", "wide", "both")
 _traced: list[str] = []
 _CAPABILITY = 8.0  # that kernels need
@@ -70,12 +79,12 @@ def use_kernels(on: bool | None) -> None:
 
 
 def by_platform(
-    *arguments: Any,
-    cpu: Callable[..., Any],
-    wide: Callable[..., Any],
-    kernel: Callable[..., Any] | None = None,
+    *arguments: object,
+    cpu: Callable[..., Result],
+    wide: Callable[..., Result],
+    kernel: Callable[..., Result] | None = None,
     both: bool = False,
-) -> Any:
+) -> Result:
     """What `cpu` returns where a program runs on a processor, and what `wide` returns on anything else.
 
     Traceable, vmappable.
@@ -84,7 +93,7 @@ def by_platform(
         arguments: pytrees of arrays for both; other arrays may be closed over.
         cpu: the form for processors.
         wide: the form for accelerators; a pytree of the same shapes and dtypes.
-        kernel: one for NVIDIA GPUs in its place, where kernels are taken (`use_kernels`); likewise.
+        kernel: the form for NVIDIA GPUs where kernels are taken (`use_kernels`); of the same shapes and dtypes.
         both: static; both forms are traced. The choice between them is then part of the program, at which the compiler
             begins new loops: what is compared bit by bit between versions of a program needs the same.
     """
@@ -123,14 +132,14 @@ def _form() -> str:
 
 
 def _platform() -> str:
-    """Of the device that JAX takes by itself, in this thread."""
+    """Of JAX's default device, in this thread."""
     device = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     if device is None:
         return jax.default_backend()
     return device if isinstance(device, str) else device.platform
 
 
-def compiler_options() -> dict[str, Any]:
+def compiler_options() -> Options:
     """What programs of ours are compiled with on this platform, beside options of their own.
 
     XLA tries several forms of the larger reductions on an NVIDIA GPU, each compiled by Triton: most of the time until a
@@ -140,26 +149,31 @@ def compiler_options() -> dict[str, Any]:
 
 
 def short_scan(
-    step: Callable[..., Any], start: Any, xs: Any, *, length: int | None = None, reverse: bool = False
-) -> Any:
+    step: Callable[[Carry, Step], tuple[Carry, Stacked]],
+    start: Carry,
+    xs: Step,
+    *,
+    length: int | None = None,
+    reverse: bool = False,
+) -> tuple[Carry, Stacked]:
     """`jax.lax.scan` of steps so small that an accelerator would spend its time on starting them: there, unrolled.
 
     Args:
-        step: as in `jax.lax.scan`.
-        start: likewise.
-        xs: likewise.
-        length: likewise.
-        reverse: likewise.
+        step: from the carry and a row of `xs` to the next carry and a row of the result.
+        start: the first carry.
+        xs: pytree with a leading axis of steps, or None.
+        length: static, number of steps where `xs` does not tell.
+        reverse: static, from the last row to the first.
     """
 
-    def scan(start: Any, xs: Any, unroll: int) -> Any:
+    def scan(start: Carry, xs: Step, unroll: int) -> tuple[Carry, Stacked]:
         return lax.scan(step, start, xs, length=length, reverse=reverse, unroll=unroll)
 
     cpu, wide = (functools.partial(scan, unroll=unroll) for unroll in (1, _UNROLL))
     return by_platform(start, xs, cpu=cpu, wide=wide)
 
 
-def product(one: Any, other: Any) -> jax.Array:
+def product(one: jax.Array | np.ndarray, other: jax.Array | np.ndarray) -> jax.Array:
     """`one @ other` in the precision of its operands on every platform."""
     return jnp.matmul(one, other, precision=FULL)
 
@@ -181,8 +195,8 @@ def traced(form: str) -> Iterator[None]:
     Programs traced before or after know nothing of it, so JAX's caches are emptied twice. Not for several threads.
 
     Args:
-        form: 'cpu' or 'wide' whatever the platform, or 'both', of which the platform that a program is lowered for
-            takes one.
+        form: 'cpu' or 'wide' on every platform, or 'both', of which the platform that a program is lowered for takes
+            one.
 
     Raises:
         ValueError: another form.

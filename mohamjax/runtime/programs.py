@@ -1,4 +1,18 @@
-"""How programs are compiled, those that are kept compiled, and what they run by."""
+"""How programs are compiled, which of them are kept on disk, and by which versions they run.
+
+Four forms of `jax.jit` keep what they trace (`kept_programs`). They differ in LLVM's level of optimisation and in how
+XLA writes loops for a processor: by its fusion emitters, or plainly, as it did before, where the installed XLA still
+can. Times are shares of those of the form above, on a processor:
+
+| form | LLVM's level | loops | compiles in | runs in |
+| --- | --- | --- | --- | --- |
+| `kept_jit` | XLA's own | by emitters | | |
+| `jit_o1` | 1 | by emitters | 1/2 for many small loops | 1 |
+| `jit_o1_plain_loops` | 1 | plain | 2/5 to 2/3 | 8/7 to 5/3 |
+| `jit_o0_plain_loops` | 0 | plain | 1/2 | up to 5 |
+
+The last three are for calls from the host alone: JAX refuses a function with options of its own inside another program.
+"""
 
 from __future__ import annotations
 
@@ -8,46 +22,45 @@ import os
 import pathlib
 import platform
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, TypedDict, TypeVar
 
 import jax
 import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
-from mohamjax.runtime import kept_programs as exported
+from mohamjax.runtime import kept_programs
+from mohamjax.runtime.platforms import Options
 from mohamjax.version import __version__
 
-_LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
-_LEAN: dict[str, Any] = {**_LIGHT, "xla_cpu_use_fusion_emitters": False}
-_BRIEF: dict[str, Any] = {**_LEAN, "xla_backend_optimization_level": 0}
+T = TypeVar("T")
 
-light_jit = functools.partial(exported.exported_jit, compiler_options=_LIGHT)
-"""`exported_jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no
-faster, but take as long again.
+_O1: Options = {"xla_backend_optimization_level": 1}
+_PLAIN_LOOPS: Options = {"xla_cpu_use_fusion_emitters": False}
 
-For calls from the host alone: JAX refuses a function with options of its own inside another program.
-"""
+jit_o1 = functools.partial(kept_programs.kept_jit, compiler_options=_O1)
+"""Programs of many small loops, which the passes beyond level 1 make no faster."""
 
-lean_jit = functools.partial(exported.exported_jit, compiler_options=_LEAN)
-"""As `light_jit`, and with XLA's older way of writing loops down for a processor, where it still has it: compiled in
-two fifths to two thirds of the time, programs run a seventh to two thirds longer."""
+jit_o1_plain_loops = functools.partial(kept_programs.kept_jit, compiler_options={**_O1, **_PLAIN_LOOPS})
+"""Programs whose compiling takes longer than what they do."""
 
-brief_jit = functools.partial(exported.exported_jit, compiler_options=_BRIEF)
-"""As `lean_jit`, for programs that run a few times: compiled in half the time, they run up to five times as long."""
+jit_o0_plain_loops = functools.partial(
+    kept_programs.kept_jit, compiler_options={**_PLAIN_LOOPS, "xla_backend_optimization_level": 0}
+)
+"""Programs that run a few times."""
 
 
-PROGRAMS: dict[Any, concurrent.futures.Future[Any]] = {}
-"""Compiled programs by function, static arguments and shapes, and whatever else is done once a process; what other
-threads are about included."""
+PROGRAMS: dict[Hashable, concurrent.futures.Future[Any]] = {}
+"""What is done once a process, compiled programs above all: by function, static arguments and shapes. What another
+thread is doing is there as well."""
 
 
 _ASKING = threading.Lock()
 
 
-def once(key: Any, make: Callable[[], Any]) -> Any:
-    """What `make` gives; called once for a key, by whoever asks first."""
+def once(key: Hashable, make: Callable[[], T]) -> T:
+    """What `make` gives; called once for a key, by the first thread that asks."""
     with _ASKING:
         first = key not in PROGRAMS
         future = PROGRAMS.setdefault(key, concurrent.futures.Future())
@@ -61,7 +74,7 @@ def once(key: Any, make: Callable[[], Any]) -> Any:
 
 
 def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
-    """Keeps compiled programs on disk, so that the next process finds them: what the command line does anyway.
+    """Keeps compiled programs on disk, so that the next process finds them; the command line always does.
 
     Call it before anything is compiled: JAX decides once whether it has a cache. It sets two settings of JAX, for all
     that this process compiles: `jax_compilation_cache_dir`, and that what took a twentieth of a second is kept.
@@ -70,7 +83,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
         folder: where; default the folder of the command line, `compiled` in the user's cache folder.
 
     Returns:
-        The folder, which is there; absolute, whatever folder the process works in later.
+        The folder, which is there; its path is absolute, so that the process may work in another folder later.
 
     Raises:
         InputError: the folder cannot be made.
@@ -89,12 +102,19 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
         ) from None
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
-    exported.keep_in(path / "traced")
+    kept_programs.keep_in(path / "traced")
     return path
 
 
-def machinery() -> dict[str, Any]:
-    """What programs run by, for the record of a search: `versions` of what decides numbers, and `device`."""
+class Machinery(TypedDict):
+    """Versions of the packages that decide numbers, by name, and the kind of the first device."""
+
+    versions: dict[str, str]
+    device: str
+
+
+def machinery() -> Machinery:
+    """The versions and the device that decide the numbers of a program, for the record of a search."""
     packages = {"mohamjax": __version__, "jax": jax.__version__, "numpy": np.__version__}
     return {
         "versions": {**packages, "python": platform.python_version()},

@@ -1,4 +1,4 @@
-"""Pytrees of rows: designs and whatever else has a leading axis, taken apart and put together.
+"""Pytrees of rows: designs, and all else that has a leading axis, taken apart and put together.
 
 `take(tree, i)` and `stack(trees)` work on any pytree. A class that derives from `Rows` is indexed like an array along
 its leading axis: `designs[3]`, `designs[:5]`, `len(designs)`, `for design in designs`.
@@ -10,26 +10,34 @@ import dataclasses
 import os
 from collections import abc
 from collections.abc import Iterator, Sequence
-from typing import Any, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import core as jax_core
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from jax.typing import DTypeLike
+
 T = TypeVar("T")
+
+Index = int | slice | np.integer | np.ndarray | jax.Array | Sequence[int] | tuple[object, ...]
+"""What picks rows along the leading axis, a number, a slice, numbers or truth values; or a tuple for several axes."""
 
 _FEW = 16  # numbers that are written out
 
 
-def brief(value: Any) -> str:
+def brief(value: DataclassInstance) -> str:
     """A dataclass in one line: long arrays by dtype and shape, collections by their number, nested ones by name."""
     shown = (f"{f.name}={_glance(getattr(value, f.name))}" for f in dataclasses.fields(value) if f.repr)
     return f"{type(value).__qualname__}({', '.join(shown)})"
 
 
-def _glance(value: Any) -> str:
-    """A field of a dataclass, short whatever it holds."""
+def _glance(value: object) -> str:
+    """A field of a dataclass, always short."""
     if isinstance(value, np.ndarray | jax.Array):
         if value.size > _FEW or not _readable(value):
             return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
@@ -44,7 +52,7 @@ def _glance(value: Any) -> str:
 
 
 def _readable(value: np.ndarray | jax.Array) -> bool:
-    """Whether the numbers of an array are there to be read: not of a traced, deleted or spread one, and not of keys."""
+    """Whether the numbers of an array can be read: not if it is traced, deleted, on other processes, or holds keys."""
     if isinstance(value, np.ndarray):
         return True
     there = not isinstance(value, jax_core.Tracer) and not value.is_deleted() and value.is_fully_addressable
@@ -54,14 +62,14 @@ def _readable(value: np.ndarray | jax.Array) -> bool:
 _PLAIN = (str, int, float, bool, type(None))
 
 
-def _entries(value: Any) -> list[Any]:
+def _entries(value: object) -> list[object]:
     """What a collection holds: keys and values of a mapping."""
     if isinstance(value, abc.Mapping):
         return [*value.keys(), *value.values()]
     return list(value) if isinstance(value, tuple | list | set | frozenset) else [value]
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     """What a collection is of, as `Template`; its own kind where it holds several."""
     kinds = {type(entry).__name__ for entry in value} if isinstance(value, tuple | list) else set()
     return f"x {kinds.pop()}" if len(kinds) == 1 else f"entries of a {type(value).__name__}"
@@ -69,8 +77,7 @@ def _kind_of(value: Any) -> str:
 
 def shown_briefly(cls: type[T]) -> type[T]:
     """Gives a dataclass `brief` as its `repr`: printing it fills no screen."""
-    shown: Any = cls
-    shown.__repr__ = brief
+    cls.__repr__ = brief  # pyright: ignore[reportAttributeAccessIssue] -- of dataclasses alone
     return cls
 
 
@@ -80,12 +87,13 @@ def record(cls: type[T]) -> type[T]:
 
     Its `repr` is `brief`. Its instances have `replace(field=value, ...)`, which is `dataclasses.replace`.
     """
-    made: Any = shown_briefly(dataclasses.dataclass(frozen=True)(cls))
-    made.replace = dataclasses.replace
-    return jax.tree_util.register_dataclass(made, sorted(field.name for field in dataclasses.fields(made)), ())
+    made = shown_briefly(dataclasses.dataclass(frozen=True)(cls))
+    type.__setattr__(made, "replace", dataclasses.replace)
+    fields = dataclasses.fields(made)  # pyright: ignore[reportArgumentType] -- it has just been made a dataclass
+    return jax.tree_util.register_dataclass(made, sorted(field.name for field in fields), ())
 
 
-def take(tree: Any, index: Any) -> Any:
+def take(tree: T, index: Index) -> T:
     """Rows of a pytree: every leaf indexed along its leading axis.
 
     Args:
@@ -99,15 +107,15 @@ def take(tree: Any, index: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def put(values: Any, dtype: Any = None) -> jax.Array:
-    """What the host has computed as a JAX array; `jnp.asarray` would compile a program per shape."""
+def put(values: npt.ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+    """Numbers of the host as a JAX array; `jnp.asarray` would compile a program for every shape."""
     return jax.device_put(np.asarray(values, dtype))
 
 
-def cast(tree: Any, dtype: Any) -> Any:
-    """A pytree as JAX arrays, those of floats in this dtype: a `Technology` in the precision of an evaluation."""
+def cast(tree: T, dtype: DTypeLike) -> T:
+    """A pytree as JAX arrays, floats in this dtype: for instance a `Technology` in the precision of an evaluation."""
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: npt.ArrayLike) -> jax.Array:
         floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
         if isinstance(leaf, np.ndarray | np.generic):
             return put(leaf, dtype if floating else None)
@@ -116,7 +124,7 @@ def cast(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(one, tree)
 
 
-def stack(trees: Sequence[Any]) -> Any:
+def stack(trees: Sequence[T]) -> T:
     """Pytrees of equal structure and shapes as one with a new leading axis: designs, or spaces to `vmap` over.
 
     Args:
@@ -132,13 +140,13 @@ def stack(trees: Sequence[Any]) -> Any:
 class Rows:
     """Indexing along the leading axis, for frozen dataclasses that are pytrees of arrays.
 
-    `_axes` are the axes of the first field of a single one: with one more there is a leading axis, with as many there
-    is none, and then no length.
+    `_axes` is the number of axes that the first field of a single row has. With one axis more there is a leading axis;
+    with as many there is none, and then no length.
     """
 
     _axes: int = 1
 
-    def _first(self) -> Any:
+    def _first(self) -> jax.Array | np.ndarray:
         return jax.tree.leaves(self)[0]
 
     def __len__(self) -> int:
@@ -148,7 +156,7 @@ class Rows:
             raise TypeError(f"a single {type(self).__name__} has no length: there is no leading axis")
         return shape[0]
 
-    def __getitem__(self, index: Any) -> Self:
+    def __getitem__(self, index: Index) -> Self:
         """The row at an integer, or the rows of a slice or an array of indices."""
         count = len(self)
         # JAX clamps integers out of range; an array would answer with a wrong row.
@@ -161,11 +169,11 @@ class Rows:
         return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> bool:
-        """Always true, as of any object: emptiness is asked with `len`."""
+        """Always true, as any object is: emptiness is asked with `len`."""
         return True
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Dataclasses, arrays and tuples as the plain data that YAML and JSON hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}

@@ -14,7 +14,7 @@ import numpy as np
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers
 from mohamjax.mapping.tables import column_shapes, tabulate_sets
 from mohamjax.runtime.devices import Devices
-from mohamjax.runtime.kept_programs import exported_jit
+from mohamjax.runtime.kept_programs import kept_jit
 from mohamjax.runtime.struct import cast, take
 from mohamjax.schedule.design import Design, adequate, report
 from mohamjax.schedule.evaluated import misfit_of
@@ -96,12 +96,12 @@ class SetTables:
         return MappingTables(mapping=rows.mapping, **columns)
 
 
-@exported_jit
+@kept_jit
 def _objectives(designs: Design, evaluation: Any) -> tuple[jax.Array, jax.Array]:
     return jax.vmap(lambda design: (report(design, evaluation).objectives, adequate(design, evaluation)))(designs)
 
 
-@exported_jit
+@kept_jit
 def _sized_objectives(sized: tuple[Design, Any], evaluation: Any) -> tuple[jax.Array, jax.Array]:
     def one(design: Design, own: Any) -> tuple[jax.Array, jax.Array]:
         return report(design, evaluation, own).objectives, adequate(design, evaluation, own)

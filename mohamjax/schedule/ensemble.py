@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.mapping import Mapping, MappingTables, Wires
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import record, take
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport, EvaluationArrays, chiplets, report_on
 from mohamjax.schedule.evaluated import Evaluated, evaluated_on_bench
@@ -170,7 +170,7 @@ def _places(application: ApplicationModel, everyone: ApplicationModel) -> np.nda
     return np.asarray([place[unique] for unique in application.unique_layers])
 
 
-@light_jit
+@jit_o1
 def _model_reports(
     designs: Design, capacity: jax.Array, fanout: jax.Array, evaluation: EvaluationArrays, models: Models
 ) -> tuple[Design, DesignReport]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mohamjax.mapping import Mapping, MappingTables, Wires, stacked_layers, tabulate
 from mohamjax.runtime.platforms import accelerated
-from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import cast, shown_briefly
 from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
@@ -80,7 +80,7 @@ class Evaluated(Setup):
         return design_bounds(self, self.tables, self.wires, self.designs, chips, area)
 
 
-@lean_jit
+@jit_o1_plain_loops
 def _reports(designs: Design, capacity: jax.Array, fanout: jax.Array, evaluation: Any) -> DesignReport:
     one = functools.partial(report, evaluation=evaluation)
     return jax.vmap(lambda design, c, f: one(design, sizes=(c, f)))(designs, capacity, fanout)

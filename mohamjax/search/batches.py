@@ -17,7 +17,7 @@ import numpy as np
 from mohamjax.emo.loop import Problem, SearchState, generations, light_generations, start
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.devices import Devices
-from mohamjax.runtime.programs import brief_jit, light_jit
+from mohamjax.runtime.programs import jit_o0_plain_loops, jit_o1
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.plans import Plan, Planned, decode
 from mohamjax.search.spread import SpreadGenerations
@@ -67,7 +67,7 @@ def sizes_of(config: MohamConfig, problem: Problem) -> dict[str, Any]:
     }
 
 
-opening = brief_jit(start, static_argnames=("problem", "islands", "population", "immigrants", "archive"))
+opening = jit_o0_plain_loops(start, static_argnames=("problem", "islands", "population", "immigrants", "archive"))
 """The state before the first generation, all candidates random."""
 
 
@@ -102,7 +102,7 @@ def random_candidates(
     return opening(key, space, np.int32(number), **sizes_of(config, problem)).candidates
 
 
-@functools.partial(brief_jit, static_argnames="population")
+@functools.partial(jit_o0_plain_loops, static_argnames="population")
 def as_candidates(batch: Any, drawn: Any, *, population: int) -> Any:
     """Individuals `[I, K, ...]`, K <= P, as candidates `[I, N, ...]`: with them random ones up to P, and immigrants.
 
@@ -118,7 +118,7 @@ def as_candidates(batch: Any, drawn: Any, *, population: int) -> Any:
     return jax.tree.map(join, batch, drawn)
 
 
-@brief_jit
+@jit_o0_plain_loops
 def archived(state: SearchState) -> list[Planned]:
     """The individuals of the archives as batches `[I, P, ...]`; empty slots hold individuals of the population.
 
@@ -143,7 +143,7 @@ def archived(state: SearchState) -> list[Planned]:
     return [jax.tree.map(lambda leaf, i=i: leaf[:, i : i + size], everyone) for i in range(0, len(slots), size)]
 
 
-@light_jit
+@jit_o1
 def decode_all(plans: Plan, space: DesignSpace) -> Planned:
     """Plans `[I, P, ...]` decoded."""
     return jax.vmap(lambda plans: decode(plans, space.genetics, space.plans))(plans)

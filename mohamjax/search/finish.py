@@ -22,7 +22,7 @@ from mohamjax.emo.loop import SearchState
 from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.devices import Devices, gathered
-from mohamjax.runtime.programs import brief_jit, light_jit
+from mohamjax.runtime.programs import jit_o0_plain_loops, jit_o1
 from mohamjax.runtime.struct import take
 from mohamjax.search.batches import archived, as_candidates, decode_all, entered, program_of, random_candidates
 from mohamjax.search.config import MohamConfig
@@ -120,7 +120,7 @@ def _spread(state: SearchState, devices: Devices, islands: int) -> SearchState:
     return devices.split(state) if islands > 1 else devices.copied(state)
 
 
-@functools.partial(brief_jit, static_argnames=("population", "columns"))
+@functools.partial(jit_o0_plain_loops, static_argnames=("population", "columns"))
 def _neighbours(
     state: SearchState, space: DesignSpace, number: jax.Array, *, population: int, columns: tuple[int, int]
 ) -> Plan:
@@ -169,7 +169,7 @@ def _fast_end(latency: jax.Array, area: jax.Array) -> tuple[jax.Array, jax.Array
     return rows, numbers <= ranks[-1]
 
 
-@light_jit
+@jit_o1
 def _refit_all(individuals: Planned, weight: jax.Array, space: DesignSpace) -> Planned:
     """Individuals `[I, P, ...]` refitted."""
 

@@ -17,7 +17,7 @@ from mohamjax import emo
 from mohamjax.emo.loop import Metrics, Problem, SearchState, start
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.devices import Devices, gathered
-from mohamjax.runtime.programs import brief_jit
+from mohamjax.runtime.programs import jit_o0_plain_loops
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design
 from mohamjax.search.batches import (
@@ -244,7 +244,7 @@ class Generations:
         )
 
 
-@brief_jit
+@jit_o0_plain_loops
 def _planned(designs: Design, space: DesignSpace) -> Planned:
     """Designs `[K, ...]` with a plan for each."""
     return jax.vmap(plan_of, in_axes=(0, None, None))(designs, space.genetics, space.plans)

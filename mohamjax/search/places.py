@@ -35,7 +35,7 @@ from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.blocks import DESIGNS, in_blocks, in_fitting_blocks
-from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import put, record, take
 from mohamjax.schedule.design import CYCLE_S, Design, Package, chiplets, energy_and_area
 from mohamjax.search.config import MohamConfig
@@ -396,7 +396,7 @@ def _flat(archive: emo.Archive, rows: jax.Array) -> tuple[Planned, jax.Array]:
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[rows], (genes, archive.objectives))
 
 
-@functools.partial(lean_jit, static_argnames="objectives")
+@functools.partial(jit_o1_plain_loops, static_argnames="objectives")
 def _some_mergers(
     rows: jax.Array, archive: emo.Archive, space: DesignSpace, *, objectives: tuple[str, ...]
 ) -> jax.Array:
@@ -405,14 +405,14 @@ def _some_mergers(
     return in_fitting_blocks(one, _flat(archive, rows), 16)
 
 
-@lean_jit
+@jit_o1_plain_loops
 def _some_sized(rows: jax.Array, moves: Move, archive: emo.Archive, space: DesignSpace) -> _Sized:
     """`_sized` of rows of the archives after moves, `[B, ...]`."""
     one = jax.vmap(lambda pair: _sized(pair[0], pair[1], space))
     return in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS)
 
 
-@functools.partial(lean_jit, static_argnames="objectives")
+@functools.partial(jit_o1_plain_loops, static_argnames="objectives")
 def _some_arranged(
     sized: _Sized, own: jax.Array, table: Arrangements, space: DesignSpace, *, objectives: tuple[str, ...]
 ) -> tuple[jax.Array, jax.Array]:
@@ -422,7 +422,7 @@ def _some_arranged(
     return in_blocks(one, (sized, own), most)
 
 
-@functools.partial(lean_jit, static_argnames="problem")
+@functools.partial(jit_o1_plain_loops, static_argnames="problem")
 def _some_tried(
     rows: jax.Array, moves: Move, archive: emo.Archive, space: DesignSpace, *, problem: Problem
 ) -> jax.Array:
@@ -431,7 +431,7 @@ def _some_tried(
     return problem.evaluate(in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS), space)
 
 
-@lean_jit
+@jit_o1_plain_loops
 def _replaced(
     archive: emo.Archive, closed: jax.Array, better: jax.Array, moves: Move, objectives: jax.Array,
     space: DesignSpace,

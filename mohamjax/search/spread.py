@@ -17,7 +17,7 @@ from jax.sharding import Mesh, PartitionSpec
 from mohamjax.emo.loop import Metrics, SearchState, Spread, generations
 from mohamjax.errors import InputError
 from mohamjax.runtime.devices import AXIS, Devices
-from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.programs import jit_o1_plain_loops
 
 
 def check_islands(devices: Devices | None, islands: int) -> None:
@@ -94,5 +94,5 @@ def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
         )
         return mapped(state_, space, rates, count, counted)
 
-    jit = lean_jit if light else jax.jit
+    jit = jit_o1_plain_loops if light else jax.jit
     return jit(over, static_argnames=("problem", "chunk", "migration"))

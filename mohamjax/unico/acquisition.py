@@ -11,16 +11,18 @@ optimization", 2020), over functions sampled from the posterior. `approach` aims
 judged by, the one nearest to the ideal. Gains are never negative and are multiplied with the probability that a
 candidate is feasible.
 
-Axes: C candidates (padded), D features, M objectives, S samples, K directions, Q picks.
+Axes: C candidates (padded), D features, M objectives, F rows of a front (padded), S samples, K directions, Q picks.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.special import log_ndtr
 
@@ -29,6 +31,70 @@ from mohamjax.runtime.struct import record
 from mohamjax.unico.gp import Surrogate, kernel, latent, noise_variance, posterior_samples, standardise
 
 _MARGIN = 0.01  # a sampled optimum is at least so much below what was observed [standard deviations of the targets]
+
+
+@record
+class Candidates:
+    """What a batch is picked from.
+
+    Attributes:
+        features: `[C, D]` float, in [0, 1].
+        mask: `[C]` bool, candidates that are there (not measured before, no duplicates).
+        feasibility: `[C]` float in [0, 1], probability that the candidate meets the requirements (see
+            `gp.probability_below`); None for certainty.
+    """
+
+    features: jax.Array | np.ndarray
+    mask: jax.Array | np.ndarray
+    feasibility: jax.Array | None = None
+
+
+@record
+class KnownFront:
+    """What `qhvi` improves on, in the units of the targets.
+
+    Attributes:
+        values: `[F, M]` float, non-dominated measurements. Dominated rows do no harm.
+        mask: `[F]` bool, rows that are there.
+        reference: `[M]` float, the point up to which the hypervolume is taken.
+    """
+
+    values: jax.Array | np.ndarray
+    mask: jax.Array | np.ndarray
+    reference: jax.Array | np.ndarray
+
+
+@record
+class KnownIdeal:
+    """What `approach` comes nearer to; targets are logarithms of objectives.
+
+    Attributes:
+        low: `[M]` float, the ideal: the least of each target.
+        high: `[M]` float, where the axes are 1: the largest of each target.
+        least: `[2]` float, least distances so far from the ideal, on linear and on logarithmic axes.
+    """
+
+    low: jax.Array | np.ndarray
+    high: jax.Array | np.ndarray
+    least: jax.Array | np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """How much chance there is in a gain; static.
+
+    Attributes:
+        samples: S, functions drawn from the posterior.
+        features: random Fourier features of each, see `gp.posterior_samples`.
+        directions: K, scalarisations of a hypervolume; `qhvi` alone has any.
+    """
+
+    samples: int = 16
+    features: int = 512
+    directions: int = 64
+
+
+DRAWS = Draws()
 
 
 @record
@@ -52,22 +118,21 @@ def _pick(gain: jax.Array, feasibility: jax.Array, free: jax.Array) -> tuple[jax
     return jnp.where(some, best, -1), jnp.where(some, worth[best], 0), free.at[best].set(False)
 
 
-def _greedy(
-    values: jax.Array, reached: jax.Array, mask: jax.Array, certain: jax.Array, *, count: int, unit: float = 1.0
-) -> Batch:
+def _greedy(values: jax.Array, reached: jax.Array, candidates: Candidates, *, count: int, unit: float = 1.0) -> Batch:
     """Picks of the most mean increase of what is reached, in turn.
 
     Args:
         values: `[S, C, K]` float, larger is better.
         reached: `[S, K]` float, the best before the first pick.
-        mask: `[C]` bool, candidates that are there.
-        certain: `[C]` float, factors of the gains, of `_certain`.
+        candidates: whose values these are.
         count: Q.
         unit: factor of all gains.
 
     Returns:
         Q picks, those without gain at the end.
     """
+
+    certain = _certain(candidates, values.dtype)
 
     def pick(q: jax.Array, state: tuple) -> tuple:
         index, worth, free, reached = state
@@ -76,27 +141,26 @@ def _greedy(
         reached = jnp.where(chosen >= 0, jnp.maximum(reached, values[:, jnp.maximum(chosen, 0)]), reached)
         return index.at[q].set(chosen), worth.at[q].set(value), free, reached
 
-    empty = jnp.full(count, -1, jnp.int32), jnp.zeros(count, values.dtype), mask, reached
+    empty = jnp.full(count, -1, jnp.int32), jnp.zeros(count, values.dtype), jnp.asarray(candidates.mask), reached
     index, worth, *_ = lax.fori_loop(0, count, pick, empty)
     return Batch(index=index, gain=worth)
 
 
-def _certain(feasibility: jax.Array | None, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:
+def _certain(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
+    """Factors `[C]` of the gains: how likely each candidate is feasible."""
+    mask, feasibility = candidates.mask, candidates.feasibility
     return jnp.ones(mask.shape, dtype) if feasibility is None else jnp.where(mask, feasibility, 0)
 
 
-@functools.partial(jax.jit, static_argnames=("count", "samples", "features"))
+@functools.partial(jax.jit, static_argnames=("count", "draws"))
 def mesmo(
     key: jax.Array,
     surrogate: Surrogate,
-    candidates: jax.Array,
-    mask: jax.Array,
-    best: jax.Array,
-    feasibility: jax.Array | None = None,
+    candidates: Candidates,
+    best: jax.Array | np.ndarray,
     *,
     count: int,
-    samples: int = 16,
-    features: int = 512,
+    draws: Draws = DRAWS,
 ) -> Batch:
     """Batch by max-value entropy search: the sum over objectives of the mean information gain on their optima [nats].
 
@@ -108,23 +172,20 @@ def mesmo(
     Args:
         key: Typed PRNG key; it is consumed.
         surrogate: of M objectives.
-        candidates: `[C, D]` float, features in [0, 1].
-        mask: `[C]` bool, candidates that are there (not measured before, no duplicates).
+        candidates: what is picked from.
         best: `[M]` float, least value observed of each objective, in the units of the targets.
-        feasibility: `[C]` float in [0, 1], probability that the candidate meets the requirements (see
-            `gp.probability_below`); None for certainty.
         count: Static, Q.
-        samples: Static, S.
-        features: Static, of `gp.posterior_samples`.
+        draws: Static.
     """
-    drawn = posterior_samples(key, surrogate, candidates, samples=samples, features=features)
+    x, mask = jnp.asarray(candidates.features), jnp.asarray(candidates.mask)
+    drawn = posterior_samples(key, surrogate, x, samples=draws.samples, features=draws.features)
     lowest = jnp.min(jnp.where(mask[:, None], drawn, jnp.inf), axis=1)  # [S, M]
     optimum = jnp.minimum(lowest, standardise(surrogate, best) - _MARGIN).T  # [M, S]
-    mean, variance, explained = latent(surrogate, candidates)
+    mean, variance, explained = latent(surrogate, x)
     known = explained.shape[1]
     explained = jnp.concatenate([explained, jnp.zeros((mean.shape[0], count, mean.shape[1]), mean.dtype)], axis=1)
     noise = jax.vmap(noise_variance)(surrogate.hyper)
-    certain = _certain(feasibility, mask, mean.dtype)
+    certain = _certain(candidates, mean.dtype)
 
     def gains(variance: jax.Array) -> jax.Array:
         # Truncation from below at an optimum g standard deviations away leaves 1 - h of the variance.
@@ -138,7 +199,7 @@ def mesmo(
         index, worth, free, variance, explained = state
         chosen, value, free = _pick(gains(variance), certain, free)
         at = jnp.maximum(chosen, 0)
-        prior = jax.vmap(lambda hyper: kernel(hyper, candidates[at][None], candidates)[0])(surrogate.hyper)
+        prior = jax.vmap(lambda hyper: kernel(hyper, x[at][None], x)[0])(surrogate.hyper)
         covariance = prior - jnp.einsum("mn,mnc->mc", explained[:, :, at], explained, precision=FULL)
         row = covariance / jnp.sqrt(variance[:, at] + noise)[:, None]
         return (
@@ -211,21 +272,15 @@ def hypervolume_estimate(front: jax.Array, mask: jax.Array, reference: jax.Array
     return _sphere(directions.shape[1]) * jnp.mean(jnp.max(values, axis=0, initial=0))
 
 
-@functools.partial(jax.jit, static_argnames=("count", "samples", "directions", "features"))
+@functools.partial(jax.jit, static_argnames=("count", "draws"))
 def qhvi(
     key: jax.Array,
     surrogate: Surrogate,
-    candidates: jax.Array,
-    mask: jax.Array,
-    front: jax.Array,
-    front_mask: jax.Array,
-    reference: jax.Array,
-    feasibility: jax.Array | None = None,
+    candidates: Candidates,
+    front: KnownFront,
     *,
     count: int,
-    samples: int = 16,
-    directions: int = 64,
-    features: int = 512,
+    draws: Draws = DRAWS,
 ) -> Batch:
     """Batch by expected hypervolume improvement, estimated by scalarisations of sampled functions.
 
@@ -236,35 +291,30 @@ def qhvi(
     Args:
         key: Typed PRNG key; it is consumed.
         surrogate: of M objectives.
-        candidates: `[C, D]` float, features in [0, 1].
-        mask: `[C]` bool, candidates that are there (not measured before, no duplicates).
-        front: `[F, M]` float, non-dominated measurements, in the units of the targets. Dominated rows do no harm.
-        front_mask: `[F]` bool.
-        reference: `[M]` float, in the units of the targets.
-        feasibility: `[C]` float in [0, 1], as of `mesmo`.
+        candidates: what is picked from.
+        front: what is to be improved on.
         count: Static, Q.
-        samples: Static, S.
-        directions: Static, K.
-        features: Static, of `gp.posterior_samples`.
+        draws: Static.
     """
     of_sample, of_direction = jax.random.split(key)
     objectives = surrogate.offset.shape[0]
-    drawn = posterior_samples(of_sample, surrogate, candidates, samples=samples, features=features)
-    way = random_directions(of_direction, directions, objectives, drawn.dtype.name)
-    corner = standardise(surrogate, reference)
-    reached = scalarised(standardise(surrogate, front), corner, way)
-    reached = jnp.max(jnp.where(front_mask[:, None], reached, 0), axis=0, initial=0)
+    x = jnp.asarray(candidates.features)
+    drawn = posterior_samples(of_sample, surrogate, x, samples=draws.samples, features=draws.features)
+    way = random_directions(of_direction, draws.directions, objectives, drawn.dtype.name)
+    corner = standardise(surrogate, front.reference)
+    reached = scalarised(standardise(surrogate, front.values), corner, way)
+    reached = jnp.max(jnp.where(front.mask[:, None], reached, 0), axis=0, initial=0)
     values = scalarised(drawn, corner, way)  # [S, C, K]
-    certain = _certain(feasibility, mask, drawn.dtype)
-    reached = jnp.broadcast_to(reached, (samples, directions))
-    return _greedy(values, reached, mask, certain, count=count, unit=_sphere(objectives))
+    reached = jnp.broadcast_to(reached, (draws.samples, draws.directions))
+    return _greedy(values, reached, candidates, count=count, unit=_sphere(objectives))
 
 
-def _distances(values: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """Distances `[..., 2]` of logarithms `[..., M]` from the ideal: on linear and on logarithmic axes, low to high.
+def _distances(values: jax.Array, ideal: KnownIdeal) -> jax.Array:
+    """Distances `[..., 2]` of logarithms `[..., M]` from the ideal, on linear and on logarithmic axes.
 
     What is better than the ideal is as good.
     """
+    low, high = jnp.asarray(ideal.low), jnp.asarray(ideal.high)
 
     def norm(values: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
         wide = high > low
@@ -278,20 +328,15 @@ def _distances(values: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     return jnp.stack([linear, norm(values, low, high)], axis=-1)
 
 
-@functools.partial(jax.jit, static_argnames=("count", "samples", "features"))
+@functools.partial(jax.jit, static_argnames=("count", "draws"))
 def approach(
     key: jax.Array,
     surrogate: Surrogate,
-    candidates: jax.Array,
-    mask: jax.Array,
-    low: jax.Array,
-    high: jax.Array,
-    least: jax.Array,
-    feasibility: jax.Array | None = None,
+    candidates: Candidates,
+    ideal: KnownIdeal,
     *,
     count: int,
-    samples: int = 16,
-    features: int = 512,
+    draws: Draws = DRAWS,
 ) -> Batch:
     """Batch by the expected approach to the ideal: by what share the least distance falls over sampled functions.
 
@@ -301,22 +346,17 @@ def approach(
     Args:
         key: Typed PRNG key; it is consumed.
         surrogate: of M objectives or more, whose targets are logarithms; those beyond M do not count.
-        candidates: `[C, D]` float, features in [0, 1].
-        mask: `[C]` bool, candidates that are there (not measured before, no duplicates).
-        low: `[M]` float, the ideal, in the units of the targets.
-        high: `[M]` float, where the axes are 1.
-        least: `[2]` float, least distances so far, on linear and on logarithmic axes.
-        feasibility: `[C]` float in [0, 1], as of `mesmo`.
+        candidates: what is picked from.
+        ideal: what is known of the ideal.
         count: Static, Q.
-        samples: Static, S.
-        features: Static, of `gp.posterior_samples`.
+        draws: Static.
 
     Returns:
         Q picks and their gains, shares of the least distance.
     """
-    size = low.shape[0]
-    drawn = posterior_samples(key, surrogate, candidates, samples=samples, features=features)[..., :size]
-    distance = _distances(drawn * surrogate.scale[:size] + surrogate.offset[:size], low, high)
-    values = jnp.where(least > 0, 1 - distance / jnp.where(least > 0, least, 1), 0)
-    reached = jnp.zeros((samples, 2), drawn.dtype)
-    return _greedy(values, reached, mask, _certain(feasibility, mask, drawn.dtype), count=count)
+    size, x = ideal.low.shape[0], jnp.asarray(candidates.features)
+    drawn = posterior_samples(key, surrogate, x, samples=draws.samples, features=draws.features)[..., :size]
+    distance = _distances(drawn * surrogate.scale[:size] + surrogate.offset[:size], ideal)
+    values = jnp.where(ideal.least > 0, 1 - distance / jnp.where(ideal.least > 0, ideal.least, 1), 0)
+    reached = jnp.zeros((draws.samples, 2), drawn.dtype)
+    return _greedy(values, reached, candidates, count=count)

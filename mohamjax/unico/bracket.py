@@ -1,7 +1,7 @@
 """Mapping searches on the host: blocks of hardware points through one program, and brackets of successive halving.
 
-Every call of the lanes' program runs one block of B hardware points, whatever the round and however many are alive: it
-is compiled once, a result cannot depend on who else is searched, and blocks share the processor's cores. Stopped points
+Every call of the lanes' program runs one block of B hardware points, in every round and with any number alive: it is
+compiled once, a result cannot depend on who else is searched, and blocks share the processor's cores. Stopped points
 are not run: a bracket costs what `halving.Bracket.cost` says.
 
 Axes: H hardware points, T generations.
@@ -13,12 +13,15 @@ import concurrent.futures
 import dataclasses
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
+from mohamjax.mapping import Mapping
+from mohamjax.mapping.space import MappingGenes
 from mohamjax.runtime.struct import take
 from mohamjax.unico.halving import AREAS, Bracket, keep
 from mohamjax.unico.lanes import LaneConfig, LaneProblem, LaneState, Points, advance, mappings_of, prepare, start
@@ -27,6 +30,9 @@ from mohamjax.unico.space import HardwareSpace
 
 PJ_PER_CYCLE_W = 1e-3  # 1 pJ per cycle at 1 GHz
 CYCLE_S = 1e-9
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +49,11 @@ class Searched:
     points: Points
     state: LaneState
 
-    def take(self, rows: Any) -> Searched:
+    def take(self, rows: np.ndarray) -> Searched:
         """Some of them, in that order."""
         return Searched(self.index[rows], take(self.points, rows), take(self.state, rows))
 
-    def put(self, rows: Any, other: Searched) -> Searched:
+    def put(self, rows: np.ndarray, other: Searched) -> Searched:
         """These with the state of some of them replaced."""
 
         def replaced(old: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -101,7 +107,7 @@ class MappingSearch:
         self.evaluations = 0
         self._warm: set[str] = set()
 
-    def _in_blocks(self, name: str, call: Callable[[Any], Any], rows: Any, number: int) -> Any:
+    def _in_blocks(self, name: str, call: Callable[[A], B], rows: A, number: int) -> B:
         """A program over blocks of rows, side by side; the last block is filled up with its last row."""
         starts = range(0, number, self.block)
         blocks = [take(rows, np.minimum(np.arange(s, s + self.block), number - 1)) for s in starts]
@@ -113,12 +119,12 @@ class MappingSearch:
             done += pool.map(lambda block: jax.device_get(call(block)), blocks[len(done) :])
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *done)
 
-    def begin(self, index: Any) -> Searched:
+    def begin(self, index: npt.ArrayLike) -> Searched:
         """Points `[H]` before their first generation."""
         index = np.asarray(index, np.int64)
         rows = index.astype(np.uint32), self.space.digits(index)
 
-        def call(rows: Any) -> Any:
+        def call(rows: tuple[np.ndarray, np.ndarray]) -> tuple[Points, LaneState]:
             points = prepare(self.key, *rows, self.problem)
             return points, start(points, config=self.config)
 
@@ -129,7 +135,7 @@ class MappingSearch:
         """The same points after further generations."""
         count = jnp.int32(generations)
 
-        def call(rows: Any) -> Any:
+        def call(rows: tuple[Points, LaneState]) -> LaneState:
             return advance(*rows, self.problem.networks, count, config=self.config)
 
         number = len(searched.index)
@@ -137,16 +143,16 @@ class MappingSearch:
         self.evaluations += number * generations * self.config.population * self.layers
         return dataclasses.replace(searched, state=state)
 
-    def mappings(self, index: Any, genes: Any) -> Any:
+    def mappings(self, index: npt.ArrayLike, genes: MappingGenes) -> Mapping:
         """Loop nests `[H, U, ...]` of genes found on points `[H]`."""
         index = np.asarray(index, np.int64)
+
+        def call(rows: tuple[tuple[np.ndarray, np.ndarray], MappingGenes]) -> Mapping:
+            points, genes = rows
+            return mappings_of(prepare(self.key, *points, self.problem), genes)
+
         rows = (index.astype(np.uint32), self.space.digits(index)), genes
-        return self._in_blocks(
-            "mappings",
-            lambda rows: mappings_of(prepare(self.key, *rows[0], self.problem), rows[1]),
-            rows,
-            len(index),
-        )
+        return self._in_blocks("mappings", call, rows, len(index))
 
 
 # ---------------------------------------------------------------- brackets
@@ -169,7 +175,7 @@ class BracketTrace:
 
 def run_bracket(
     search: MappingSearch,
-    index: Any,
+    index: npt.ArrayLike,
     bracket: Bracket,
     score: Callable[[Searched], np.ndarray],
     *,
@@ -216,8 +222,8 @@ class Measured:
     Attributes:
         index: int64, the points.
         latency_s: float, inf where some layer has no valid mapping.
-        energy_J: float, likewise, without leakage.
-        power_W: float, likewise: energy over latency and leakage.
+        energy_J: float, without leakage; inf in the same places.
+        power_W: float, energy over latency and leakage; inf in the same places.
         area_mm2: float.
         robustness: float, R; NaN where there is no sample.
         delta: float, its distance alone.
@@ -235,7 +241,7 @@ class Measured:
     delta: np.ndarray
     samples: np.ndarray
     generations: np.ndarray
-    genes: Any
+    genes: MappingGenes
 
 
 def measured(searched: Searched, config: LaneConfig) -> Measured:

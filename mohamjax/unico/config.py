@@ -59,7 +59,7 @@ class CodesignConfig:
         initial: random points that `hasco` begins with; at most half of all that it can afford.
         nsga_population: of `nsga2`; at most a third of all that it can afford.
         pool: random candidates of an acquisition.
-        neighbours: candidates near the front, likewise.
+        neighbours: candidates of an acquisition near the front.
         training: rows of the surrogate's training set at most.
         seed: of all randomness.
         mapping_seed: of the mapping searches; None for `seed`. With one number several searches see the same numbers.

@@ -25,6 +25,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 import optax
 from jax import lax
 from jax.scipy.linalg import cho_solve, solve_triangular
@@ -54,6 +55,27 @@ class Hyper:
     log_amplitude: jax.Array
     log_noise: jax.Array
     mean: jax.Array
+
+
+@record
+class TrainingSet:
+    """What a surrogate learns from.
+
+    Attributes:
+        x: `[N, D]` float, features in [0, 1]; not read under the mask.
+        y: `[N, M]` float, targets, on logarithmic axes where the objective is positive; not read under the mask.
+        mask: `[N]` bool, rows that are there.
+    """
+
+    x: jax.Array | np.ndarray
+    y: jax.Array | np.ndarray
+    mask: jax.Array | np.ndarray
+
+    def standard(self) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Features, targets `[M, N]` in standardised units (both 0 under the mask), and offset and scale of targets."""
+        there = self.mask[:, None]
+        offset, scale = _moments(self.y, self.mask)
+        return jnp.where(there, self.x, 0), jnp.where(there, (self.y - offset) / scale, 0).T, offset, scale
 
 
 @record
@@ -174,7 +196,7 @@ def _loss(hyper: Hyper, x: jax.Array, mask: jax.Array, target: jax.Array) -> tup
     return value + _penalty(hyper), jax.grad(proxy)(hyper)
 
 
-def _moments(y: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _moments(y: jax.Array | np.ndarray, mask: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
     """Offset and scale `[M]` of the targets that are there."""
     n = jnp.maximum(jnp.sum(mask), 1)
     kept = jnp.where(mask[:, None], y, 0)
@@ -184,18 +206,15 @@ def _moments(y: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @jax.jit
-def condition(x: jax.Array, y: jax.Array, mask: jax.Array, hyper: Hyper) -> Surrogate:
+def condition(training: TrainingSet, hyper: Hyper) -> Surrogate:
     """Processes with given hyper-parameters on a training set.
 
     Args:
-        x: `[N, D]` float, features in [0, 1]; not read under the mask.
-        y: `[N, M]` float, targets; not read under the mask.
-        mask: `[N]` bool, rows that are there.
+        training: the training set.
         hyper: with a leading axis M.
     """
-    x = jnp.where(mask[:, None], x, 0)
-    offset, scale = _moments(y, mask)
-    target = jnp.where(mask[:, None], (y - offset) / scale, 0).T
+    x, target, offset, scale = training.standard()
+    mask = jnp.asarray(training.mask)
 
     def one(h: Hyper, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         factor = jnp.linalg.cholesky(_covariance(h, x, mask))
@@ -208,9 +227,7 @@ def condition(x: jax.Array, y: jax.Array, mask: jax.Array, hyper: Hyper) -> Surr
 @functools.partial(jax.jit, static_argnames=("steps", "restarts"))
 def fit(
     key: jax.Array,
-    x: jax.Array,
-    y: jax.Array,
-    mask: jax.Array,
+    training: TrainingSet,
     start: Hyper | None = None,
     *,
     steps: int = 60,
@@ -224,18 +241,14 @@ def fit(
 
     Args:
         key: Typed PRNG key; it is consumed.
-        x: `[N, D]` float, features in [0, 1]; not read under the mask.
-        y: `[N, M]` float, targets, on logarithmic axes where the objective is positive; not read under the mask.
-        mask: `[N]` bool, rows that are there.
+        training: the training set.
         start: with a leading axis M: begin there alone (`Surrogate.hyper` of the fit before; 20 steps will do).
         steps: Static, of Adam under a cosine schedule.
         restarts: Static, without a start.
         rate: first learning rate. With 0.08, 60 steps end several nats short of the optimum.
     """
-    x = jnp.where(mask[:, None], x, 0)
-    objectives, features = y.shape[1], x.shape[1]
-    offset, scale = _moments(y, mask)
-    target = jnp.where(mask[:, None], (y - offset) / scale, 0).T
+    x, target, _, _ = training.standard()
+    mask, objectives, features = jnp.asarray(training.mask), target.shape[0], x.shape[1]
     if start is None:
         zero = jnp.zeros((restarts, objectives), x.dtype)
         starts = Hyper(
@@ -272,10 +285,10 @@ def fit(
     values, ends = jax.vmap(jax.vmap(climb), in_axes=(0, None))(starts, target)
     chosen = jnp.argmin(values, axis=0)
     hyper = jax.tree.map(lambda leaf: leaf[chosen, jnp.arange(objectives)], ends)
-    return condition(x, y, mask, hyper)
+    return condition(training, hyper)
 
 
-def standardise(surrogate: Surrogate, y: jax.Array) -> jax.Array:
+def standardise(surrogate: Surrogate, y: npt.ArrayLike) -> jax.Array:
     """Targets `[..., M]` in the surrogate's own units: mean 0, standard deviation 1 over its training set."""
     return (jnp.asarray(y) - surrogate.offset) / surrogate.scale
 

@@ -71,7 +71,7 @@ class Bracket:
         lanes: hardware points at its beginning.
         first: generations of the first round; the cumulative budget doubles from round to round.
         rounds: how many; the last one runs and chooses nothing.
-        area_percent: as of `seats`.
+        area_percent: share of those alive that the area chooses [%], see `seats`.
 
     Raises:
         ValueError: If a number is out of range, or the rounds are more than the hardware points can be halved for.
@@ -165,7 +165,7 @@ def area_above_terminal(curves: jax.Array, count: jax.Array, alive: jax.Array) -
 def area_of_improvement(curves: jax.Array, count: jax.Array, alive: jax.Array) -> jax.Array:
     """Mean depth of the logarithm of a curve below its first value: mean over t of z_1 - z_t, z = log(score).
 
-    A curve that fell early has a large area. Arguments and result as of `area_above_terminal`.
+    A curve that fell early has a large area. Arguments and result are those of `area_above_terminal`.
     """
     z, used, _ = _log_curves(curves, count, alive)
     return jnp.sum(jnp.where(used, z[:, :1] - z, 0), axis=1) / jnp.maximum(count, 1)

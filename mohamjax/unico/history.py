@@ -6,12 +6,12 @@ Axes: n rows, A axes of the space, B generations of the full budget.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.mapping.space import MappingGenes
 from mohamjax.unico.bracket import Measured
 from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace
@@ -51,7 +51,7 @@ class History:
     columns: dict[str, np.ndarray]
     predicted: np.ndarray
     curves: np.ndarray
-    genes: Any
+    genes: MappingGenes
 
     def __len__(self) -> int:
         """Rows."""
@@ -62,7 +62,7 @@ class History:
         return self.columns[name]
 
     @classmethod
-    def empty(cls, rows: int, generations: int, genes: Any) -> History:
+    def empty(cls, rows: int, generations: int, genes: MappingGenes) -> History:
         """Zeros in the shapes of so many rows.
 
         Args:
@@ -77,11 +77,13 @@ class History:
             genes=jax.tree.map(lambda leaf: np.zeros((rows, *leaf.shape[1:]), leaf.dtype), genes),
         )
 
-    def append(self, found: Measured, curves: Any, predicted: np.ndarray, batch: int) -> History:
+    def append(
+        self, found: Measured, curves: tuple[np.ndarray, np.ndarray], predicted: np.ndarray, batch: int
+    ) -> History:
         """The rows with a batch of new ones, none of them accepted yet."""
         number = len(found.index)
-        new: dict[str, Any] = {name: getattr(found, name, None) for name in _COLUMNS}
-        new |= {"batch": np.full(number, batch), "accepted": np.zeros(number, bool)}
+        own = {"batch": np.full(number, batch), "accepted": np.zeros(number, bool)}
+        new = own | {name: getattr(found, name) for name in _COLUMNS if name not in own}
         return History(
             columns={
                 name: np.concatenate([self.columns[name], np.asarray(new[name], dtype)])

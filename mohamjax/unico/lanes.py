@@ -12,27 +12,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.hardware import Machine, PackageParameters, Technology
+from mohamjax.hardware import Machine, Technology
 from mohamjax.mapper.mapping_operators import MapperRates, grow, random_draft, vary
 from mohamjax.mapping import Mapping, area, count_accesses, cycles, energy, offchip_bytes, validity
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors, sample
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import record, take
 from mohamjax.schedule.evaluation_arrays import package_arrays
+from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.robustness import Tail, tail_init, tail_update
 from mohamjax.unico.space import HardwareSpace, SpaceArrays, machine_of
-from mohamjax.workload import ApplicationModel, UniqueLayer, WorkloadShape
+from mohamjax.workload import UniqueLayer, WorkloadShape
 
 LEAKAGE_W_PER_MM2 = 0.01
 """Default leakage: 10 mW/mm^2, the order of a 45 nm low-power process; a choice of ours."""
+
+T = TypeVar("T")
 
 _LAYER_STEP = 8  # layers come in multiples of this, so that networks share programs
 _PRIME_STEP = 32
@@ -49,7 +52,7 @@ class LaneConfig:
         population: P, survivors of a lane, and mappings that it evaluates in a generation.
         generations: B, of the full budget.
         objective: a key of `OBJECTIVES`.
-        max_children: room for counting wires, as in `count_accesses`; -1 where wires cost nothing.
+        max_children: room for counting wires, see `count_accesses`; -1 where wires cost nothing.
         tail_percent: share of the samples that robustness looks at [%].
     """
 
@@ -112,11 +115,11 @@ class Points:
         leakage: `[H]` float, W.
     """
 
-    key: Any
+    key: jax.Array
     spaces: MapSpace
     machine: Machine
-    area: Any
-    leakage: Any
+    area: jax.Array
+    leakage: jax.Array
 
 
 @record
@@ -142,53 +145,43 @@ class LaneState:
         generation: `[H]` int32, generations done, the same for all.
         genes: survivors, leading axes `[H, U, P]`.
         merits: `[H, U, P]` float, what a lane minimises.
-        rank: `[H, U, P]` int32, as of `emo.NSGA2State`.
-        crowding: `[H, U, P]` float, likewise.
+        rank: `[H, U, P]` int32, ranks of the survivors (`emo.NSGA2State`).
+        crowding: `[H, U, P]` float, their crowding distances.
         lane: best mapping of every lane.
         merit: `[H, U]` float, its merit.
         network: mappings of the best set so far of all layers, whose sums are latency and energy of the point.
         score: `[H]` float, what the search minimises, of those sums.
         latency: `[H, B]` float, cycles of the networks after each generation; inf where there was none, or none valid.
-        energy: `[H, B]` float, pJ, likewise. What the search minimises never rises along B.
+        energy: `[H, B]` float, pJ, of the same mappings. What the search minimises never rises along B.
         tail: the lowest latencies [cycles] among all sets of mappings evaluated, `[H, K]`, with their power [W].
     """
 
-    generation: Any
+    generation: jax.Array
     genes: MappingGenes
-    merits: Any
-    rank: Any
-    crowding: Any
+    merits: jax.Array
+    rank: jax.Array
+    crowding: jax.Array
     lane: Incumbents
-    merit: Any
+    merit: jax.Array
     network: Incumbents
-    score: Any
-    latency: Any
-    energy: Any
+    score: jax.Array
+    latency: jax.Array
+    energy: jax.Array
     tail: Tail
 
 
 # ---------------------------------------------------------------- the problem
 
 
-def lane_problem(
-    application: ApplicationModel,
-    space: HardwareSpace,
-    technology: Technology,
-    package: PackageParameters | None = None,
-    *,
-    leakage: float = LEAKAGE_W_PER_MM2,
-) -> LaneProblem:
+def lane_problem(problem: CodesignProblem, *, leakage: float = LEAKAGE_W_PER_MM2) -> LaneProblem:
     """The arrays of a mapping search of all layers of an application on points of a hardware space.
 
     Args:
-        application: networks; the sums run over all of them.
-        space: hardware space whose variants run every layer.
-        technology: energy and area tables.
-        package: the package in which the accelerator stands alone; default `PackageParameters()`.
+        problem: networks and hardware.
         leakage: W per mm^2.
     """
-    layers = application.unique_layers
-    arrays = space.arrays(technology)
+    layers, space = problem.application.unique_layers, problem.space
+    arrays = space.arrays(problem.technology)
     machines = jax.device_get(arrays.templates.machine)
     levels = machines.capacity.shape[1]
     longest = max(sum(len(prime_factors(b)) for b in layer.shape.bounds) for layer in layers)
@@ -196,7 +189,7 @@ def lane_problem(
     room = _LAYER_STEP * -(-len(layers) // _LAYER_STEP)
     idle = UniqueLayer(layers[0].type, WorkloadShape())
     padded = [*layers, *[idle] * (room - len(layers))]
-    rules: dict[Any, int] = {}
+    rules: dict[tuple[str, tuple[tuple[bool, ...], ...]], int] = {}
     rows, rule_of = [], []
     for v, template in enumerate(space.variants):
         content = (template.dataflows.__repr__(), tuple(level.keep for level in template.levels))
@@ -207,8 +200,8 @@ def lane_problem(
             rows.append(jax.tree.map(lambda *leaves: np.stack(leaves), *own))
         rule_of.append(rules[content])
     repeat = np.zeros(room, np.float32)
-    np.add.at(repeat, np.asarray(application.unique_of_layer), 1)
-    fitted = package_arrays(dataclasses.replace(package or PackageParameters(), max_tiles=1))
+    np.add.at(repeat, np.asarray(problem.application.unique_of_layer), 1)
+    fitted = package_arrays(problem.package)
     hops = fitted.tables.hops[1, 0]
     interface = fitted.interface_bandwidth[fitted.tables.interface_of[1, 0]]
     bandwidth = jnp.minimum(jnp.minimum(fitted.link_bandwidth, interface), fitted.dram_bandwidth)
@@ -216,7 +209,7 @@ def lane_problem(
         spaces=jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows),
         rules=jnp.asarray(rule_of, jnp.int32),
         hardware=arrays,
-        technology=jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology),
+        technology=jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), problem.technology),
         tile_area=jnp.float32(fitted.tile_area),
         leakage=jnp.float32(leakage),
         networks=Networks(
@@ -307,7 +300,7 @@ def _merit(latency: jax.Array, spent: jax.Array, config: LaneConfig) -> jax.Arra
 # ---------------------------------------------------------------- many
 
 
-@light_jit
+@jit_o1
 def prepare(key: jax.Array, slot: jax.Array, digits: jax.Array, problem: LaneProblem) -> Points:
     """Hardware points as the lanes read them; jitted, recompiles per H and the sizes of the space.
 
@@ -334,12 +327,12 @@ def prepare(key: jax.Array, slot: jax.Array, digits: jax.Array, problem: LanePro
     return jax.vmap(point)(slot, digits)
 
 
-def _flat(tree: Any) -> Any:
+def _flat(tree: T) -> T:
     """Leaves `[H, U, ...]` as `[H U, ...]`."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
-@functools.partial(light_jit, static_argnames="config")
+@functools.partial(jit_o1, static_argnames="config")
 def start(points: Points, *, config: LaneConfig) -> LaneState:
     """Lanes of H hardware points before their first generation; jitted, recompiles per H, U and `config`.
 
@@ -386,7 +379,7 @@ def totals(values: jax.Array, repeat: jax.Array) -> jax.Array:
     return jax.lax.scan(add, start, (jnp.moveaxis(values, 1, 0), repeat))[0]
 
 
-@functools.partial(light_jit, static_argnames="config")
+@functools.partial(jit_o1, static_argnames="config")
 def advance(points: Points, state: LaneState, networks: Networks, count: jax.Array, *, config: LaneConfig) -> LaneState:
     """Runs all lanes for `count` further generations; jitted, recompiles per H, U and `config` alone.
 
@@ -416,8 +409,10 @@ def advance(points: Points, state: LaneState, networks: Networks, count: jax.Arr
         search = emo.NSGA2State(
             key=keys,
             generation=jnp.repeat(state.generation, layers),
+            genes=_flat(state.genes),
             objectives=_flat(state.merits)[..., None],
-            **_flat({"genes": state.genes, "rank": state.rank, "crowding": state.crowding}),
+            rank=_flat(state.rank),
+            crowding=_flat(state.crowding),
         )
         asked = jax.vmap(bred)(keys, search, spaces)
         found = _costs(asked, spaces, machines, networks, config)
@@ -445,10 +440,12 @@ def advance(points: Points, state: LaneState, networks: Networks, count: jax.Arr
         ]
         latencies, spents = (totals(x, networks.repeat) for x in members)
         power = spents / latencies * 1e-3 + points.leakage[:, None]  # pJ per cycle at 1 GHz is mW
-        survivors = _of_points((search.genes, search.objectives[..., 0], search.rank, search.crowding), number)
         return LaneState(
             generation=state.generation + 1,
-            **dict(zip(("genes", "merits", "rank", "crowding"), survivors, strict=True)),
+            genes=_of_points(search.genes, number),
+            merits=_of_points(search.objectives[..., 0], number),
+            rank=_of_points(search.rank, number),
+            crowding=_of_points(search.crowding, number),
             lane=own,
             merit=merit,
             network=chosen,
@@ -461,12 +458,12 @@ def advance(points: Points, state: LaneState, networks: Networks, count: jax.Arr
     return jax.lax.fori_loop(0, count, generation, state)
 
 
-def _of_points(tree: Any, points: int) -> Any:
+def _of_points(tree: T, points: int) -> T:
     """Leaves `[H U, ...]` as `[H, U, ...]`."""
     return jax.tree.map(lambda x: x.reshape(points, -1, *x.shape[1:]), tree)
 
 
-@light_jit
+@jit_o1
 def mappings_of(points: Points, genes: MappingGenes) -> Mapping:
     """Loop nests of genes `[H, U, ...]` on hardware points, leading axes `[H, U]`."""
     return jax.vmap(jax.vmap(decode))(genes, points.spaces)

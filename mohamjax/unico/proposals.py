@@ -9,7 +9,6 @@ Axes: n rows, A axes of the space, C candidates, Q points of a batch.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +19,7 @@ from mohamjax.unico import acquisition, fidelity, gp
 from mohamjax.unico.config import CodesignConfig
 from mohamjax.unico.history import OBJECTIVES, History
 from mohamjax.unico.protocol import Axes, distance_to_ideal
+from mohamjax.unico.robustness import impute
 from mohamjax.unico.space import HardwareSpace
 
 _LISTED = 100_000  # points of a space that are listed to draw from what is left of it
@@ -33,7 +33,7 @@ class Proposal:
 
     Attributes:
         index: `[Q]` int64, distinct points that have not been measured.
-        predicted: `[Q, 2, 3]` float64, as in `History`.
+        predicted: `[Q, 2, 3]` float64, see `History`.
         hyper: hyper-parameters of the surrogate, where the next fit begins; None without one.
     """
 
@@ -41,16 +41,23 @@ class Proposal:
     predicted: np.ndarray
     hyper: gp.Hyper | None = None
 
+    @classmethod
+    def of(cls, index: np.ndarray) -> Proposal:
+        """Points for which there is no surrogate."""
+        return cls(index, np.full((len(index), 2, len(OBJECTIVES)), np.nan))
+
+    def joined(self, more: np.ndarray) -> Proposal:
+        """The batch with more points, for which there is no surrogate."""
+        other = Proposal.of(more)
+        index, predicted = (np.concatenate(both) for both in ((self.index, more), (self.predicted, other.predicted)))
+        return dataclasses.replace(self, index=index, predicted=predicted)
+
 
 def _generator(config: CodesignConfig, batch: int) -> np.random.Generator:
     return np.random.default_rng([config.seed, batch, 0x0C0DE])
 
 
-def _nothing(number: int) -> np.ndarray:
-    return np.full((number, 2, len(OBJECTIVES)), np.nan)
-
-
-def random_points(generator: np.random.Generator, space: HardwareSpace, seen: Any, number: int) -> np.ndarray:
+def random_points(generator: np.random.Generator, space: HardwareSpace, seen: np.ndarray, number: int) -> np.ndarray:
     """Distinct points that are not among `seen`, fewer where the space has no more."""
     seen = np.unique(np.asarray(seen, np.int64))
     if space.size <= _LISTED:
@@ -66,7 +73,7 @@ def random_points(generator: np.random.Generator, space: HardwareSpace, seen: An
 def by_chance(history: History, space: HardwareSpace, config: CodesignConfig, batch: int, number: int) -> Proposal:
     """Points drawn evenly."""
     index = random_points(_generator(config, batch), space, history["index"], number)
-    return Proposal(index, _nothing(len(index)))
+    return Proposal.of(index)
 
 
 # ---------------------------------------------------------------- the surrogate
@@ -82,14 +89,12 @@ def targets(history: History, config: CodesignConfig) -> np.ndarray:
     out = np.zeros(len(values))
     for b in np.unique(batch):
         own = batch == b
-        out[own] = np.asarray(fidelity_impute(values[own], samples[own]))
+        out[own] = _imputed(values[own], samples[own])
     return np.concatenate([known, out[:, None]], axis=1)
 
 
-def fidelity_impute(values: np.ndarray, samples: np.ndarray) -> np.ndarray:
+def _imputed(values: np.ndarray, samples: np.ndarray) -> np.ndarray:
     """R of a batch in which points that were stopped early do not look robust; worst of the batch where none is."""
-    from mohamjax.unico.robustness import impute
-
     filled = np.asarray(impute(values.astype(np.float32), samples.astype(np.int32))[0], float)
     return np.where(np.isnan(filled), np.nanmax(np.append(filled, 0.0)), filled)
 
@@ -119,20 +124,55 @@ def _pool(generator: np.random.Generator, history: History, space: HardwareSpace
     return both[np.sort(np.unique(both, return_index=True)[1])]
 
 
-def _ends(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What `acquisition.approach` asks of what is known.
+def _training_rows(history: History, config: CodesignConfig, values: np.ndarray) -> np.ndarray:
+    """Rows that the surrogate learns from, ascending: the accepted ones, `CodesignConfig.training` of them at most.
+
+    Where there are more: the front, the newest, then those nearest to the best.
+
+    Args:
+        history: rows so far.
+        config: settings.
+        values: `[n, M]` float64, logarithms of the objectives.
+    """
+    use = history["accepted"] & history.valid & np.isfinite(values).all(axis=1)
+    rows = np.flatnonzero(use)
+    if len(rows) <= config.training:
+        return rows
+    on_front = np.zeros(len(history), bool)
+    on_front[history.front(config.power_cap_W)] = True
+    spread = values - values[use].min(axis=0)
+    spread = (spread / np.maximum(spread[use].max(axis=0), 1e-12)).max(axis=1)
+    chosen, mask = fidelity.training_rows(use, spread, on_front & use, size=config.training)
+    return np.asarray(chosen)[np.asarray(mask)]
+
+
+def _known_ideal(logs: np.ndarray) -> acquisition.KnownIdeal:
+    """What `acquisition.approach` asks of what is known, in single precision.
 
     Args:
         logs: `[n, M]` float64, logarithms of the objectives, n >= 1.
-
-    Returns:
-        The least and the largest of each, `[M]` float32, and the least distances `[2]` float32 from the ideal on linear
-        and on logarithmic axes between them.
     """
     values = np.exp(logs)
     least = [distance_to_ideal(values, Axes.of(values, log=log)).min() for log in (False, True)]
     low, high = (end.astype(np.float32) for end in (logs.min(axis=0), logs.max(axis=0)))
-    return low, high, np.asarray(least, np.float32)
+    return acquisition.KnownIdeal(low, high, np.asarray(least, np.float32))
+
+
+def _known_front(good: np.ndarray, known: np.ndarray) -> acquisition.KnownFront:
+    """What `acquisition.qhvi` improves on, in single precision, padded to one of `gp.BUCKETS`.
+
+    Args:
+        good: `[F, M]` float64, logarithms of the objectives of the front.
+        known: `[n, M]` float64, those of the training set.
+    """
+    place = gp.bucket(min(len(good), gp.BUCKETS[-1]))
+    good = good[:place]
+    shown = np.zeros((place, good.shape[1]), np.float32)
+    shown[: len(good)] = good
+    # A tenth of the span beyond the worst of the front, so that its ends gain as well.
+    span = np.maximum(known.max(axis=0) - known.min(axis=0), 1e-6)
+    reference = (good.max(axis=0) + 0.1 * span).astype(np.float32)
+    return acquisition.KnownFront(shown, np.arange(place) < len(good), reference)
 
 
 def by_surrogate(
@@ -159,63 +199,46 @@ def by_surrogate(
     generator = _generator(config, batch)
     pool = _pool(generator, history, space, config)
     if not len(pool):
-        return Proposal(np.zeros(0, np.int64), _nothing(0))
+        return Proposal.of(np.zeros(0, np.int64))
     values = _logs(targets(history, config))
-    use = history["accepted"] & history.valid & np.isfinite(values).all(axis=1)
-    if np.sum(use) < 2:
+    rows = _training_rows(history, config, values)
+    if len(rows) < 2:
         return by_chance(history, space, config, batch, number)
-    front = history.front(config.power_cap_W)
-    on_front = np.zeros(len(history), bool)
-    on_front[front] = True
-    rows = np.flatnonzero(use)
-    if len(rows) > config.training:
-        # The front, the newest, then those nearest to the best.
-        spread = values - values[use].min(axis=0)
-        spread = (spread / np.maximum(spread[use].max(axis=0), 1e-12)).max(axis=1)
-        chosen, mask = fidelity.training_rows(use, spread, on_front & use, size=config.training)
-        rows = np.asarray(chosen)[np.asarray(mask)]
     padded = gp.bucket(len(rows))
     x = np.zeros((padded, len(space.axes)), np.float32)
     y = np.zeros((padded, values.shape[1]), np.float32)
     x[: len(rows)], y[: len(rows)] = space.encode(history["index"][rows]), values[rows]
-    mask = np.arange(padded) < len(rows)
-    surrogate = gp.fit(fit_key, x, y, mask, hyper, steps=60 if hyper is None else 20)
+    training = gp.TrainingSet(x, y, np.arange(padded) < len(rows))
+    surrogate = gp.fit(fit_key, training, hyper, steps=60 if hyper is None else 20)
 
     most = config.pool + config.neighbours
-    candidates = np.zeros((most, len(space.axes)), np.float32)
-    candidates[: len(pool)] = space.encode(pool)
+    features = np.zeros((most, len(space.axes)), np.float32)
+    features[: len(pool)] = space.encode(pool)
     there = np.arange(most) < len(pool)
     certain = None
     if config.power_cap_W is not None:
-        certain = gp.probability_below(surrogate, candidates, float(np.log(config.power_cap_W)), objective=1)
-    known = values[rows]
+        certain = gp.probability_below(surrogate, features, float(np.log(config.power_cap_W)), objective=1)
+    candidates = acquisition.Candidates(features, there, certain)
+    front = history.front(config.power_cap_W)
     aimed = round(config.aimed * size) if config.method == "unico" and len(front) else 0
     first = np.zeros(0, int)
     if aimed:
         pick_key, near_key = jax.random.split(pick_key)
-        ends = _ends(values[history.within(config.power_cap_W), : len(OBJECTIVES)])
-        near = acquisition.approach(near_key, surrogate, candidates, there, *ends, certain, count=aimed)
+        ideal = _known_ideal(values[history.within(config.power_cap_W), : len(OBJECTIVES)])
+        near = acquisition.approach(near_key, surrogate, candidates, ideal, count=aimed)
         # A candidate that is not expected to come nearer is left to the other rule.
         first = np.asarray(near.index)[np.asarray(near.gain) > 0][: round(config.aimed * number)]
-        there[first] = False
+        candidates = dataclasses.replace(candidates, mask=there & ~np.isin(np.arange(most), first))
+    known = values[rows]
     if config.acquisition == "mesmo":
         best = known.min(axis=0).astype(np.float32)
-        picked = acquisition.mesmo(pick_key, surrogate, candidates, there, best, certain, count=size)
+        picked = acquisition.mesmo(pick_key, surrogate, candidates, best, count=size)
     else:
-        good = values[front] if len(front) else known
-        place = gp.bucket(min(len(good), gp.BUCKETS[-1]))
-        good = good[:place]
-        shown = np.zeros((place, good.shape[1]), np.float32)
-        shown[: len(good)] = good
-        # A tenth of the span beyond the worst of the front, so that its ends gain as well.
-        span = np.maximum(known.max(axis=0) - known.min(axis=0), 1e-6)
-        reference = (good.max(axis=0) + 0.1 * span).astype(np.float32)
-        picked = acquisition.qhvi(
-            pick_key, surrogate, candidates, there, shown, np.arange(place) < len(good), reference, certain, count=size
-        )
+        shown = _known_front(values[front] if len(front) else known, known)
+        picked = acquisition.qhvi(pick_key, surrogate, candidates, shown, count=size)
     index = np.asarray(picked.index)
     index = np.concatenate([first, index[index >= 0]])[:number]
-    mean, variance = (np.asarray(v, float)[index] for v in gp.predict(surrogate, candidates))
+    mean, variance = (np.asarray(v, float)[index] for v in gp.predict(surrogate, features))
     predicted = np.stack([mean, np.sqrt(variance)], axis=1)[:, :, : len(OBJECTIVES)]
     return Proposal(pool[index], predicted, jax.device_get(surrogate.hyper))
 
@@ -257,7 +280,7 @@ def by_evolution(history: History, space: HardwareSpace, config: CodesignConfig,
     seen = np.concatenate([history["index"], asked])
     more = random_points(generator, space, seen, number - len(asked))
     index = np.concatenate([asked, more])
-    return Proposal(index, _nothing(len(index)))
+    return Proposal.of(index)
 
 
 def _nsga(size: int, axes: int) -> emo.NSGA2:
@@ -311,7 +334,7 @@ def by_density(history: History, space: HardwareSpace, config: CodesignConfig, b
         best = int(np.argmax(np.where(taken, -np.inf, gain)))
         taken[best] = True
         out.append(best)
-    return Proposal(pool[out], _nothing(len(out)))
+    return Proposal.of(pool[out])
 
 
 def _log_density(points: np.ndarray, centres: np.ndarray) -> np.ndarray:

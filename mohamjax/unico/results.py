@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax import emo
+from mohamjax.runtime.struct import put
 from mohamjax.schedule import Design, Evaluated, padded_jobs, reevaluate
 from mohamjax.schedule.setup import Setup
 from mohamjax.search.seeding import padded
@@ -44,7 +44,7 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
     entry = np.asarray([np.sum(place[:i] == t) for i, t in enumerate(place)], np.int32)
     unique, most = len(application.unique_layers), int(entry.max()) + 1
 
-    def tabled(leaf: Any) -> np.ndarray:
+    def tabled(leaf: npt.ArrayLike) -> np.ndarray:
         leaf = np.asarray(leaf)
         out = np.empty((unique, len(used), most, *leaf.shape[2:]), leaf.dtype)
         out[:] = np.moveaxis(leaf[:1], 0, 1)[:, None]
@@ -53,29 +53,23 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
 
     count = np.tile(np.bincount(place, minlength=len(used)), (unique, 1)).astype(np.int32)
     number, layers = len(place), len(application.layers)
-    genes: dict[str, Any] = {
-        "order": np.tile(np.arange(layers, dtype=np.int32), (number, 1)),
-        "assignment": np.zeros((number, layers), np.int32),
-        "mapping": np.repeat(entry[:, None], layers, axis=1),
-        "template": place[:, None].astype(np.int32),
-    }
-    designs = Design(**genes)
+    designs = Design(
+        order=put(np.tile(np.arange(layers, dtype=np.int32), (number, 1))),
+        assignment=put(np.zeros((number, layers), np.int32)),
+        mapping=put(np.repeat(entry[:, None], layers, axis=1)),
+        template=put(place[:, None].astype(np.int32)),
+    )
     capacity, fanout = space.sizes(digits)
     evaluated = reevaluate(
         Setup(application, tuple(templates), result.technology, result.package),
         jax.tree.map(tabled, result.mappings),
         count,
-        _padded(designs, layers),
+        padded(designs, padded_jobs(layers)),
         sizes=(capacity[:, None], fanout[:, None]),
     )
     values = np.stack([evaluated.objectives[:, 0], power_of(result, evaluated), evaluated.objectives[:, 2]], axis=1)
     kept = emo.distinct_front(np.where(np.isfinite(values), values, np.inf))
     return evaluated.take(kept), kept
-
-
-def _padded(designs: Any, layers: int) -> Any:
-    """Designs with as many layers as the evaluation pads to."""
-    return padded(designs, padded_jobs(layers))
 
 
 def power_of(result: CodesignResult, evaluated: Evaluated) -> np.ndarray:
@@ -84,8 +78,8 @@ def power_of(result: CodesignResult, evaluated: Evaluated) -> np.ndarray:
     return energy / latency + result.config.leakage * area
 
 
-def hardware_rows(result: CodesignResult) -> list[dict[str, Any]]:
-    """One row per hardware point measured, as in `hardware.csv`."""
+def hardware_rows(result: CodesignResult) -> list[dict[str, object]]:
+    """One row per hardware point measured, with the columns of `hardware.csv`."""
     history, space = result.history, result.space
     digits = space.digits(history["index"])
     front = set(result.front.tolist())
@@ -116,8 +110,8 @@ def modelled_time(result: CodesignResult) -> np.ndarray:
     return np.asarray(out)
 
 
-def history_rows(result: CodesignResult) -> list[dict[str, Any]]:
-    """One row per batch, as in `history.csv`."""
+def history_rows(result: CodesignResult) -> list[dict[str, float]]:
+    """One row per batch, with the columns of `history.csv`."""
     history, cap = result.history, result.config.power_cap_W
     rows = np.flatnonzero(history.within(cap))
     axes = Axes.of(history.objectives[rows], log=True)

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from mohamjax.runtime.struct import record
+
+Count = TypeVar("Count", int, jax.Array)
 
 LEAST_SAMPLES = 40  # below, the edge is the best sample or its neighbour: R says nothing yet
 
@@ -55,7 +57,7 @@ class Robustness:
     theta: jax.Array
 
 
-def tail_rank(count: Any, tail_percent: int = 5) -> Any:
+def tail_rank(count: Count, tail_percent: int = 5) -> Count:
     """Rank, from 0, of the sample at the edge of the best `tail_percent` of `count` samples; integers throughout.
 
     Examples:
@@ -74,7 +76,7 @@ def tail_init(most: int, lanes: tuple[int, ...] = (), *, tail_percent: int = 5, 
     Args:
         most: samples that a search can have in all; K follows from it.
         lanes: shape in front.
-        tail_percent: as of `robustness`.
+        tail_percent: share of the samples that R looks at [%], see `robustness`.
         dtype: of latency and power.
     """
     shape = (*lanes, tail_rank(most, tail_percent) + 1)
@@ -141,7 +143,7 @@ def robustness(tail: Tail, *, tail_percent: int = 5, clamp: bool = False) -> Rob
     Args:
         tail: made by `tail_init` with the same `tail_percent`.
         tail_percent: Static, 100 (1 - alpha).
-        clamp: Static, as of `robustness_between`.
+        clamp: Static, see `robustness_between`.
 
     Returns:
         Fields of shape `[...]`; R = 0 where the rank is 0 (20 samples or fewer: see `impute`), NaN without samples.

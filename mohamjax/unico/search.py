@@ -12,36 +12,49 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import (
-    PackageParameters,
-    Technology,
-    load_technology,
-    package_to_dict,
-    technology_hash,
-    template_to_dict,
-    with_memory,
-)
+from mohamjax.hardware import PackageParameters, Technology, package_to_dict, technology_hash, template_to_dict
+from mohamjax.mapping import Mapping
 from mohamjax.runtime.programs import machinery
-from mohamjax.runtime.struct import plain, shown_briefly
+from mohamjax.runtime.struct import plain, put, shown_briefly
 from mohamjax.search.resumed import check_same_search
 from mohamjax.search.stores import Checkpoint, CheckpointStore
 from mohamjax.unico import fidelity, gp, proposals
 from mohamjax.unico.bracket import MappingSearch, Searched, measured, run_bracket
 from mohamjax.unico.config import CODESIGN_FORMAT, CodesignConfig
-from mohamjax.unico.history import OBJECTIVES, History, unico_fit, worth_finishing
+from mohamjax.unico.halving import Bracket
+from mohamjax.unico.history import History, unico_fit, worth_finishing
 from mohamjax.unico.lanes import LaneConfig, lane_problem, wires_room
-from mohamjax.unico.space import HardwareSpace, check_layers
+from mohamjax.unico.problem import CodesignProblem
+from mohamjax.unico.space import HardwareSpace
 from mohamjax.version import __version__
 from mohamjax.workload import ApplicationModel
 
 _BROKEN = 1e4  # times as bad, in a bracket, is what breaks the limit on power
+
+
+class Wanted(NamedTuple):
+    """What a batch may have.
+
+    Attributes:
+        number: of points.
+        rationed: they share a bracket; else each has the full budget.
+        area_percent: share of the seats of the bracket that go by area [%], see `halving.seats`.
+    """
+
+    number: int
+    rationed: bool = False
+    area_percent: int = 0
+
+    def plan(self, number: int, config: CodesignConfig) -> Bracket:
+        """The plan of a batch of this kind and of so many points."""
+        return config.plan(number, rationed=self.rationed, area_percent=self.area_percent)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,12 +104,12 @@ class CodesignResult:
     config: CodesignConfig
     history: History
     front: np.ndarray
-    mappings: Any
+    mappings: Mapping
     evaluations: np.ndarray
     seconds: np.ndarray
     interrupted: bool
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """Everything needed to repeat the search, as plain data."""
         return {
             "format": CODESIGN_FORMAT,
@@ -114,64 +127,147 @@ class CodesignResult:
         }
 
 
+@dataclasses.dataclass
 class HardwareSearch:
-    """A hardware search step by step.
+    """A hardware search: `HardwareSearch(problem, config).run()`.
 
-    Args:
-        application: networks; latency and energy are summed over them.
-        space: hardware space.
+    An interrupt (Ctrl-C) between the first batch and the end ends it with what was found so far.
+
+    Attributes:
+        problem: networks and hardware.
         config: settings.
-        technology: energy and area tables; default the packaged ones.
-        package: the package in which the accelerator stands alone.
+        checkpoint: keeps the state after every batch (`io.CheckpointFile`); None keeps none.
+        resume: go on from what is kept there; where that is nothing yet, from the beginning.
+        listener: told after every batch.
         block: hardware points of a call of the lanes' program.
 
     Raises:
-        InputError: some layer runs on no template of the space, or settings and space do not go together.
+        InputError: settings and space do not go together.
     """
 
-    def __init__(
-        self,
-        application: ApplicationModel,
-        space: HardwareSpace,
-        config: CodesignConfig | None = None,
-        *,
-        technology: Technology | None = None,
-        package: PackageParameters | None = None,
-        block: int = 1,
-    ) -> None:
-        self.application = application
-        self.config = config or CodesignConfig()
-        self.technology = load_technology() if technology is None else technology
-        if self.technology.static_share is not None:
-            raise InputError(
-                "counts static energy, and a hardware search has a leakage of its own",
-                item="the argument `technology`",
-                remedy="leave static energy out, and give `leakage` in W per mm^2",
-            )
-        self.package = dataclasses.replace(package or PackageParameters(), max_tiles=1)
-        # Templates come into the package here: their off-chip level is its memory.
-        self.space = dataclasses.replace(space, variants=with_memory(space.variants, self.package.memory))
-        check_layers(application.unique_layers, space)
-        if self.config.ppa == "unico-fit" and space.name not in ("unico-edge", "unico-cloud"):
+    problem: CodesignProblem
+    config: CodesignConfig = dataclasses.field(default_factory=CodesignConfig)
+    _: dataclasses.KW_ONLY
+    checkpoint: CheckpointStore | None = None
+    resume: bool = False
+    listener: Callable[[CodesignProgress], None] | None = None
+    block: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks what can be checked before anything is compiled."""
+        if self.config.ppa == "unico-fit" and self.problem.space.name not in ("unico-edge", "unico-cloud"):
             raise InputError(
                 "is for unico-edge and unico-cloud", item="the argument `ppa=unico-fit`", remedy="leave it out"
             )
+
+    def run(self) -> CodesignResult:
+        """Proposes, measures and learns batch by batch until the evaluations are spent.
+
+        Raises:
+            InputError: the checkpoint is damaged or of another search, or no point keeps the limit on power.
+        """
+        if self.resume and self.checkpoint is None:
+            raise InputError("there is no checkpoint to go on from", item="resume", remedy="name the checkpoint")
+        self.begin()
+        saved = self.checkpoint.read() if self.resume and self.checkpoint is not None else None
+        if saved is not None:
+            self.restore(saved)
+        began, interrupted = time.perf_counter(), False
+        try:
+            while not self.done():
+                self.step()
+                if self.checkpoint is not None:
+                    self.save(self.checkpoint)
+                self._tell(time.perf_counter() - began)
+        except KeyboardInterrupt:
+            if not len(self.history):
+                raise
+            interrupted = True
+        return self.result(interrupted=interrupted)
+
+    # ------------------------------------------------------------ the steps
+
+    def begin(self) -> None:
+        """Makes the lanes of the mapping searches, and a history without rows."""
+        problem, config = self.problem, self.config
         lanes = LaneConfig(
-            population=self.config.population,
-            generations=self.config.generations,
-            objective=self.config.objective,
-            max_children=wires_room(space),
+            population=config.population,
+            generations=config.generations,
+            objective=config.objective,
+            max_children=wires_room(problem.space),
         )
-        problem = lane_problem(application, self.space, self.technology, self.package, leakage=self.config.leakage)
-        seed = self.config.seed if self.config.mapping_seed is None else self.config.mapping_seed
+        seed = config.seed if config.mapping_seed is None else config.mapping_seed
         key = jax.random.fold_in(jax.random.key(seed), 0x11A9)
-        layers = len(application.unique_layers)
-        self.lanes = MappingSearch(key, problem, self.space, layers, lanes, block=block)
+        layers = len(problem.application.unique_layers)
+        own = lane_problem(problem, leakage=config.leakage)
+        self.lanes = MappingSearch(key, own, problem.space, layers, lanes, block=self.block)
         genes = self.lanes.begin([0]).state.network.genes
-        self.history = History.empty(0, self.config.generations, genes)
+        self.history = History.empty(0, config.generations, genes)
         self.hyper: gp.Hyper | None = None
         self.batch = 0
         self.seconds: list[float] = []
+
+    def done(self) -> bool:
+        """Whether the evaluations are spent, or all of the space is measured."""
+        if len(self._unfinished()):
+            return False
+        wanted = self._wanted()
+        if wanted.number < 1 or len(np.unique(self.history["index"])) >= self.problem.space.size:
+            return True
+        return self.cost + wanted.plan(wanted.number, self.config).cost > self.config.total_cost
+
+    def step(self) -> None:
+        """Proposes a batch, measures it, and decides what the surrogate learns from."""
+        began = time.perf_counter()
+        again = self._unfinished()
+        if len(again):
+            proposal, wanted = proposals.Proposal.of(again), Wanted(len(again))
+        else:
+            wanted = self._wanted()
+            proposal = self._proposed(wanted.number)
+        if proposal.hyper is not None:
+            self.hyper = proposal.hyper
+        self._measure(proposal, wanted.plan(len(proposal.index), self.config))
+        if len(again):
+            self.history = self.history.renewed(self.batch)
+        else:
+            self._filter()
+        self.batch += 1
+        self.seconds.append((self.seconds[-1] if self.seconds else 0.0) + time.perf_counter() - began)
+
+    def result(self, *, interrupted: bool = False) -> CodesignResult:
+        """What was found so far.
+
+        Raises:
+            InputError: no hardware point keeps the limit on power.
+        """
+        history, cap = self.history, self.config.power_cap_W
+        front = history.front(cap)
+        if not len(front):
+            best = float(np.min(history["power_W"], initial=np.inf))
+            raise InputError(
+                f"no hardware point takes {cap:g} W or less; the least that was met is {best:.3g} W"
+                if np.isfinite(best)
+                else "no hardware point has a valid mapping of every layer",
+                item="the argument `power_cap_W`" if np.isfinite(best) else f"space {self.problem.space.name}",
+                remedy="raise it, or choose another space",
+            )
+        nests = self.lanes.mappings(history["index"][front], jax.tree.map(lambda leaf: leaf[front], history.genes))
+        batch = history["batch"]
+        seconds = np.asarray(self.seconds, float)
+        return CodesignResult(
+            application=self.problem.application,
+            space=self.problem.space,
+            technology=self.problem.technology,
+            package=self.problem.package,
+            config=self.config,
+            history=history,
+            front=front,
+            mappings=jax.tree.map(lambda leaf: leaf[:, : len(self.problem.application.unique_layers)], nests),
+            evaluations=history.costs() * self.per_generation,
+            seconds=seconds[batch],
+            interrupted=interrupted,
+        )
 
     # ------------------------------------------------------------ one batch
 
@@ -183,7 +279,7 @@ class HardwareSearch:
     @property
     def per_generation(self) -> int:
         """Mappings that a generation of one hardware point evaluates."""
-        return self.config.population * len(self.application.unique_layers)
+        return self.config.population * len(self.problem.application.unique_layers)
 
     def _unfinished(self) -> np.ndarray:
         """Points of the front to give the full budget, where it is time for that and there is enough left."""
@@ -191,7 +287,7 @@ class HardwareSearch:
         if config.method != "unico" or not config.rationed or not config.finish:
             return np.zeros(0, np.int64)
         full = set(history["index"][history["generations"] == config.generations].tolist())
-        whole = len(np.unique(history["index"])) >= self.space.size
+        whole = len(np.unique(history["index"])) >= self.problem.space.size
         left = config.total_cost - self.cost
         if config.finishing == "end":
             over = whole or self.cost + config.bracket.cost > (1 - config.finish) * config.total_cost
@@ -210,13 +306,13 @@ class HardwareSearch:
         ]
         return history["index"][rows[:most]]
 
-    def _wanted(self) -> tuple[int, bool, int]:
-        """Points of the next batch, whether they are rationed, and the seats by area."""
+    def _wanted(self) -> Wanted:
+        """What the next batch of new points may have."""
         config, left = self.config, self.config.total_cost - self.cost
         if config.method == "unico" and config.rationed:
-            return config.lanes, True, config.area_percent
+            return Wanted(config.lanes, True, config.area_percent)
         if config.method == "mobohb":
-            return config.lanes, True, 0
+            return Wanted(config.lanes, True)
         # Small budgets leave room for something to be learnt from the first points.
         most = config.total_cost // config.generations
         number = config.lanes
@@ -224,21 +320,24 @@ class HardwareSearch:
             number = min(config.initial, max(2, most // 2)) if self.batch == 0 else 1
         elif config.method == "nsga2":
             number = min(config.nsga_population, max(4, most // 3))
-        return min(number, left // config.generations), False, 0
+        return Wanted(min(number, left // config.generations))
 
-    def done(self) -> bool:
-        """Whether the evaluations are spent, or all of the space is measured."""
-        if len(self._unfinished()):
-            return False
-        number, rationed, area = self._wanted()
-        if number < 1 or len(np.unique(self.history["index"])) >= self.space.size:
-            return True
-        plan = self.config.plan(number, rationed=rationed, area_percent=area)
-        return self.cost + plan.cost > self.config.total_cost
+    def _proposed(self, number: int) -> proposals.Proposal:
+        """A batch of so many new points, or as many as there are left."""
+        space = self.problem.space
+        number = min(number, space.size - len(np.unique(self.history["index"])))
+        found = self._chosen(number)
+        short = number - len(found.index)
+        if short <= 0:
+            return found
+        # The pool held no more; chance fills up.
+        seen = np.concatenate([self.history["index"], found.index])
+        generator = np.random.default_rng([self.config.seed, self.batch, 1])
+        return found.joined(proposals.random_points(generator, space, seen, short))
 
-    def propose(self, number: int) -> proposals.Proposal:
-        """The next batch of so many points."""
-        given = (self.history, self.space, self.config, self.batch, number)
+    def _chosen(self, number: int) -> proposals.Proposal:
+        """The points that the method chooses, `number` at most."""
+        given = (self.history, self.problem.space, self.config, self.batch, number)
         method = self.config.method
         if self.batch == 0 or method == "random":
             return proposals.by_chance(*given)
@@ -249,53 +348,28 @@ class HardwareSearch:
         size = 1 if method in ("hasco", "hasco-r") else self.config.lanes
         return proposals.by_surrogate(*given, self.hyper, size)
 
-    def step(self) -> None:
-        """Proposes a batch, measures it, and decides what the surrogate learns from."""
-        began = time.perf_counter()
-        number, rationed, area = self._wanted()
-        again = self._unfinished()
-        if len(again):
-            number, rationed, area = len(again), False, 0
-            predicted = np.full((number, 2, len(OBJECTIVES)), np.nan)
-            proposal = proposals.Proposal(again, predicted)
-        else:
-            number = min(number, self.space.size - len(np.unique(self.history["index"])))
-            proposal = self.propose(number)
-        index, predicted = proposal.index, proposal.predicted
-        short = number - len(index)
-        if short > 0:  # the pool held no more; chance fills up
-            seen = np.concatenate([self.history["index"], index])
-            generator = np.random.default_rng([self.config.seed, self.batch, 1])
-            more = proposals.random_points(generator, self.space, seen, short)
-            index = np.concatenate([index, more])
-            predicted = np.concatenate([predicted, np.full((len(more), *predicted.shape[1:]), np.nan)])
-        if proposal.hyper is not None:
-            self.hyper = proposal.hyper
-        plan = self.config.plan(len(index), rationed=rationed, area_percent=area)
-        searched, _ = run_bracket(self.lanes, index, plan, self._score, area=self.config.area)
+    def _measure(self, proposal: proposals.Proposal, plan: Bracket) -> None:
+        """Searches mappings of the points of a batch, and adds what was found to the history."""
+        searched, _ = run_bracket(self.lanes, proposal.index, plan, self._score, area=self.config.area)
         found = measured(searched, self.lanes.config)
-        power, size = self._fitted(index)
-        if power is not None:
+        fitted = self._fitted(proposal.index)
+        if fitted is not None:
+            power, size = fitted
             found = dataclasses.replace(found, power_W=np.where(np.isfinite(found.latency_s), power, np.inf))
             found = dataclasses.replace(found, area_mm2=size, robustness=found.delta)
-        self.history = self.history.append(found, self._curves(searched), predicted, self.batch)
-        if len(again):
-            self.history = self.history.renewed(self.batch)
-        else:
-            self._filter()
-        self.batch += 1
-        self.seconds.append((self.seconds[-1] if self.seconds else 0.0) + time.perf_counter() - began)
+        self.history = self.history.append(found, self._curves(searched), proposal.predicted, self.batch)
 
-    def _fitted(self, index: np.ndarray) -> tuple[Any, Any]:
+    def _fitted(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """Power and area by the fit, `[H]` each, where the settings say so; else None."""
         if self.config.ppa == "model":
-            return None, None
-        return unico_fit(self.space, self.space.digits(index))
+            return None
+        return unico_fit(self.problem.space, self.problem.space.digits(index))
 
     def _curves(self, searched: Searched) -> tuple[np.ndarray, np.ndarray]:
+        """Latency [s] and power [W] after each generation, `[H, B]`, power by the fit where the settings say so."""
         latency, power = searched.curves()
-        fitted, _ = self._fitted(searched.index)
-        return latency, power if fitted is None else np.where(np.isfinite(latency), fitted[:, None], np.inf)
+        fitted = self._fitted(searched.index)
+        return latency, power if fitted is None else np.where(np.isfinite(latency), fitted[0][:, None], np.inf)
 
     def _score(self, searched: Searched) -> np.ndarray:
         """Curves `[H, B]` that a bracket compares: ParEGO's scalar of latency, power and area, or one of the others.
@@ -309,8 +383,8 @@ class HardwareSearch:
             return latency * late
         if self.config.score == "edp":
             return np.where(there, np.where(there, latency, 0) ** 2 * np.where(there, power, 0) * late, np.inf)
-        _, size = self._fitted(searched.index)
-        size = np.asarray(searched.points.area, float) if size is None else size
+        fitted = self._fitted(searched.index)
+        size = np.asarray(searched.points.area, float) if fitted is None else fitted[1]
         rows = np.stack([latency, power, np.broadcast_to(size[:, None], latency.shape)], axis=-1)
         last = rows[np.arange(len(rows)), np.asarray(searched.state.generation) - 1]
         known = np.concatenate([self.history.objectives, last])
@@ -328,7 +402,7 @@ class HardwareSearch:
             return
         values = proposals.targets(history, config)
         batch = history["batch"] == self.batch
-        if self.batch == 0:  # all of the first batch, whatever the rule
+        if self.batch == 0:  # all of the first batch, under every rule
             self.history = history.accept(batch & history.valid)
             return
         extra = values.shape[1] - 3
@@ -344,16 +418,33 @@ class HardwareSearch:
         decided = fidelity.accept(scaled, valid, *masks, weights, rule=rule)
         self.history = history.accept(np.asarray(decided.accepted)[: len(history)])
 
-    # ------------------------------------------------------------ keeping
+    # ------------------------------------------------------------ keeping and telling
+
+    def _tell(self, seconds: float) -> None:
+        """Tells how far the search is."""
+        if self.listener is None:
+            return
+        config, history = self.config, self.history
+        self.listener(
+            CodesignProgress(
+                batch=self.batch,
+                hardware=len(history),
+                evaluations=self.cost * self.per_generation,
+                total=config.total_cost * self.per_generation,
+                front=len(history.front(config.power_cap_W)),
+                seconds=seconds,
+            )
+        )
 
     def fingerprint(self) -> str:
         """Hash of what decides a search; a checkpoint goes on only under the same one."""
+        problem = self.problem
         record = {
-            "layers": [plain(layer) for layer in self.application.layers],
-            "space": [plain(axis) for axis in self.space.axes],
-            "templates": [t.content_hash() for t in self.space.variants],
-            "technology": technology_hash(self.technology),
-            "package": package_to_dict(self.package),
+            "layers": [plain(layer) for layer in problem.application.layers],
+            "space": [plain(axis) for axis in problem.space.axes],
+            "templates": [t.content_hash() for t in problem.space.variants],
+            "technology": technology_hash(problem.technology),
+            "package": package_to_dict(problem.package),
             "config": plain(self.config),
             "version": __version__,
         }
@@ -394,52 +485,18 @@ class HardwareSearch:
             tree["columns"] = {name: tree["columns"][name] for name in empty.columns}  # a pytree sorts its keys
             self.history = dataclasses.replace(empty, **tree)
             if shapes is not None:
-                names = [f.name for f in dataclasses.fields(gp.Hyper)]
-                hyper: dict[str, Any] = {name: arrays[f"['hyper'][{i}]"] for i, name in enumerate(names)}
-                self.hyper = gp.Hyper(**hyper)
+                self.hyper = gp.Hyper(*(put(arrays[f"['hyper'][{i}]"]) for i in range(len(shapes))))
         except (KeyError, TypeError, ValueError) as error:
             raise saved.refused(f"damaged ({error} is missing or of another kind)") from None
 
-    def result(self, *, interrupted: bool = False) -> CodesignResult:
-        """What was found so far.
 
-        Raises:
-            InputError: no hardware point keeps the limit on power.
-        """
-        history, cap = self.history, self.config.power_cap_W
-        front = history.front(cap)
-        if not len(front):
-            best = float(np.min(history["power_W"], initial=np.inf))
-            raise InputError(
-                f"no hardware point takes {cap:g} W or less; the least that was met is {best:.3g} W"
-                if np.isfinite(best)
-                else "no hardware point has a valid mapping of every layer",
-                item="the argument `power_cap_W`" if np.isfinite(best) else f"space {self.space.name}",
-                remedy="raise it, or choose another space",
-            )
-        nests = self.lanes.mappings(history["index"][front], jax.tree.map(lambda leaf: leaf[front], history.genes))
-        batch = history["batch"]
-        seconds = np.asarray(self.seconds, float)
-        return CodesignResult(
-            application=self.application,
-            space=self.space,
-            technology=self.technology,
-            package=self.package,
-            config=self.config,
-            history=history,
-            front=front,
-            mappings=jax.tree.map(lambda leaf: leaf[:, : len(self.application.unique_layers)], nests),
-            evaluations=history.costs() * self.per_generation,
-            seconds=seconds[batch],
-            interrupted=interrupted,
-        )
-
-
-def _leaves(hyper: gp.Hyper) -> list[Any]:
+def _leaves(hyper: gp.Hyper) -> list[np.ndarray]:
+    """Hyper-parameters in the order of their fields."""
     return [np.asarray(getattr(hyper, f.name)) for f in dataclasses.fields(gp.Hyper)]
 
 
-def _plain_tree(history: History) -> dict[str, Any]:
+def _plain_tree(history: History) -> dict[str, object]:
+    """A history as plain data, its fields by name."""
     return {f.name: getattr(history, f.name) for f in dataclasses.fields(History)}
 
 
@@ -451,54 +508,3 @@ def _padded(rows: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     there = np.zeros(size, bool)
     there[: len(rows)] = mask
     return out, there
-
-
-def search_hardware(
-    search: HardwareSearch,
-    *,
-    checkpoint: CheckpointStore | None = None,
-    resume: bool = False,
-    listener: Callable[[CodesignProgress], None] | None = None,
-) -> CodesignResult:
-    """Runs a hardware search to its end.
-
-    An interrupt (Ctrl-C) between the first batch and the end ends it with what was found so far.
-
-    Args:
-        search: the search.
-        checkpoint: keeps the state after every batch (`io.CheckpointFile`); None keeps none.
-        resume: go on from what it keeps; where that is nothing yet, from the beginning.
-        listener: told after every batch.
-
-    Raises:
-        InputError: the checkpoint is damaged or of another search, or no point keeps the limit on power.
-    """
-    if resume:
-        if checkpoint is None:
-            raise InputError("there is no checkpoint to go on from", item="resume", remedy="name the checkpoint")
-        saved = checkpoint.read()
-        if saved is not None:
-            search.restore(saved)
-    began, interrupted = time.perf_counter(), False
-    try:
-        while not search.done():
-            search.step()
-            if checkpoint is not None:
-                search.save(checkpoint)
-            if listener is not None:
-                config = search.config
-                listener(
-                    CodesignProgress(
-                        batch=search.batch,
-                        hardware=len(search.history),
-                        evaluations=search.cost * search.per_generation,
-                        total=config.total_cost * search.per_generation,
-                        front=len(search.history.front(config.power_cap_W)),
-                        seconds=time.perf_counter() - began,
-                    )
-                )
-    except KeyboardInterrupt:
-        if not len(search.history):
-            raise
-        interrupted = True
-    return search.result(interrupted=interrupted)

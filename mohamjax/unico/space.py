@@ -16,15 +16,25 @@ import functools
 import importlib.resources
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, load_template, resize, template_arrays
+from mohamjax.hardware import (
+    Machine,
+    Technology,
+    Template,
+    TemplateArrays,
+    fits,
+    load_template,
+    resize,
+    template_arrays,
+)
 from mohamjax.runtime.struct import record, shown_briefly
+from mohamjax.workload import UniqueLayer
 
 MOST_POINTS = 2**31
 """Points of a space at most: an index is what the random numbers of a point derive from."""
@@ -45,7 +55,7 @@ class Axis:
     """
 
     name: str
-    values: tuple[Any, ...]
+    values: tuple[int, ...] | tuple[str, ...]
     sets: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -68,7 +78,7 @@ class SpaceArrays:
         stride: `[A]` int32, what a digit of a structural axis adds to the number of the variant; 0 for other axes.
         value: `[A, R]` float, sizes that the digits stand for, padded; 0 for structural axes.
         capacity: `[A, L]` bool, the axis sets this capacity.
-        fanout: `[A, L, 2]` bool, likewise.
+        fanout: `[A, L, 2]` bool, the axis sets this fanout, along X or Y.
     """
 
     templates: TemplateArrays
@@ -143,7 +153,7 @@ class HardwareSpace:
         """Points."""
         return math.prod(self.shape)
 
-    def digits(self, index: Any) -> np.ndarray:
+    def digits(self, index: npt.ArrayLike) -> np.ndarray:
         """Digits `[N, A]` int32 of points `[N]`.
 
         Raises:
@@ -154,20 +164,20 @@ class HardwareSpace:
             raise ValueError(f"index: expected 0 to {self.size - 1}, got {index.min()} to {index.max()}")
         return np.stack(np.unravel_index(index, self.shape), axis=-1).astype(np.int32)
 
-    def index(self, digits: Any) -> np.ndarray:
+    def index(self, digits: npt.ArrayLike) -> np.ndarray:
         """Points `[N]` int64 of digits `[N, A]`."""
         return np.asarray(np.ravel_multi_index(tuple(np.moveaxis(np.asarray(digits, np.int64), -1, 0)), self.shape))
 
-    def encode(self, index: Any) -> np.ndarray:
+    def encode(self, index: npt.ArrayLike) -> np.ndarray:
         """Coordinates `[N, A]` float32 between 0 and 1: logarithms of sizes, places of names."""
         digits = self.digits(index)
         return np.stack([axis.encoded[digits[:, a]] for a, axis in enumerate(self.axes)], axis=1).astype(np.float32)
 
-    def values(self, digits: Any) -> dict[str, Any]:
+    def values(self, digits: np.ndarray) -> dict[str, int | str]:
         """What the digits `[A]` of a point stand for, by axis."""
         return {axis.name: axis.values[int(d)] for axis, d in zip(self.axes, digits, strict=True)}
 
-    def variant(self, digits: Any) -> np.ndarray:
+    def variant(self, digits: npt.ArrayLike) -> np.ndarray:
         """Variants `[N]` int of digits `[N, A]`."""
         return np.asarray(digits) @ self._strides
 
@@ -207,7 +217,7 @@ class HardwareSpace:
             fanout=jnp.asarray(fanout),
         )
 
-    def sizes(self, digits: Any) -> tuple[np.ndarray, np.ndarray]:
+    def sizes(self, digits: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Capacities `[N, L]`, -1 where there is no limit, and fanouts `[N, L, 2]` of points by digits `[N, A]`."""
         digits = np.atleast_2d(digits)
         levels = self.variants[0].levels
@@ -222,8 +232,8 @@ class HardwareSpace:
                     fanout[:, level, ("fanout_x", "fanout_y").index(field)] = own
         return capacity, fanout
 
-    def instance(self, digits: Any, name: str | None = None) -> Template:
-        """A point as a template of fixed sizes, for whoever wants to map on it elsewhere."""
+    def instance(self, digits: npt.ArrayLike, name: str | None = None) -> Template:
+        """A point as a template of fixed sizes, to map on it elsewhere."""
         base = self.variants[int(self.variant(digits))]
         capacity, fanout = (x[0] for x in self.sizes(digits))
         levels = tuple(
@@ -398,7 +408,7 @@ def _numbers(most: int) -> tuple[int, ...]:
     return tuple(sorted({round(v) for v in np.geomspace(1, most, _LISTED)}))
 
 
-def check_layers(layers: Sequence[Any], space: HardwareSpace) -> None:
+def check_layers(layers: Sequence[UniqueLayer], space: HardwareSpace) -> None:
     """Complains where a layer runs on no, or not on every structure of a space.
 
     Args:
@@ -408,8 +418,6 @@ def check_layers(layers: Sequence[Any], space: HardwareSpace) -> None:
     Raises:
         InputError: names the first layer.
     """
-    from mohamjax.hardware import fits
-
     for template in {repr(t.dataflows): t for t in space.variants}.values():
         reasons = [fits(template, layer.type, layer.shape) for layer in layers]
         refused = [reason for reason in reasons if reason is not None]

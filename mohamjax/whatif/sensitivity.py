@@ -21,7 +21,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.runtime.blocks import in_blocks
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.design import OBJECTIVES, Design, EvaluationArrays, energy_and_area
 from mohamjax.whatif.parameters import Parameter, apart, known_parameters, parameter
@@ -96,7 +96,7 @@ class Sensitivities:
         }
 
 
-@light_jit
+@jit_o1
 def _derivatives(
     designs: Design, sizes: tuple[jax.Array, jax.Array], now: Variant, tangents: Variant, evaluation: EvaluationArrays
 ) -> jax.Array:

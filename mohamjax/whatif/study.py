@@ -13,7 +13,7 @@ from mohamjax.errors import InputError
 from mohamjax.problem.design_problem import DesignProblem
 from mohamjax.problem.evaluation import SizedDesign, fits_space
 from mohamjax.problem.space import DesignSpace
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.schedule import Design, package_arrays
 from mohamjax.whatif.grid import Values, WhatIf
 from mohamjax.whatif.sensitivity import Sensitivities
@@ -21,7 +21,7 @@ from mohamjax.whatif.uncertainty import Uncertainty
 from mohamjax.whatif.variant import Candidates, in_precision
 
 
-@light_jit
+@jit_o1
 def _runs(designs: Design | SizedDesign, space: DesignSpace) -> jax.Array:
     return jax.vmap(fits_space, (0, None))(designs, space)
 

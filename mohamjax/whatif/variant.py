@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Template
-from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import Rows, record, shown_briefly
 from mohamjax.schedule.design import Chiplets, Design, EvaluationArrays, Package, chiplets, report
 from mohamjax.schedule.evaluated import Evaluated
@@ -256,7 +256,7 @@ def _holds(chips: Chiplets, least: Chiplets) -> jax.Array:
     return jnp.all(chips.capacity >= least.capacity) & jnp.all(chips.fanout >= least.fanout)
 
 
-@functools.partial(light_jit, static_argnames="resized")
+@functools.partial(jit_o1, static_argnames="resized")
 def _block(
     designs: Design,
     sizes: tuple[jax.Array, jax.Array],
