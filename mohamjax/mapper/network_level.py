@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mohamjax import emo
-from mohamjax.emo.loop import Problem, evolved
+from mohamjax.emo.loop import Problem, Sizes, evolved
 from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, resize, template_arrays
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area, hop_columns, wires
 from mohamjax.runtime.platforms import product
@@ -130,7 +130,7 @@ def _energy(rows: dict[str, jax.Array], machine: Machine, context: _Context) -> 
     return energy
 
 
-def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
+def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Objectives `[3]` of one choice `[U]` and its hardware."""
     rows = _rows(choice, context)
     capacity, fanout = _chiplet(rows, context)
@@ -261,11 +261,8 @@ def choose_mappings(
         refit=jnp.asarray(config.refit, dtype),
     )
     seeds = jnp.asarray(_padded(np.argmin(tables.objectives, axis=1), padding).T, jnp.int32)
-    archive = _searched(
-        key, context, seeds,
-        population=config.population, immigrants=config.immigrants, archive=config.archive,
-        generations=config.generations,
-    )  # fmt: skip
+    sizes = Sizes(config.population, config.immigrants, config.archive)
+    archive = _searched(key, context, seeds, sizes=sizes, generations=config.generations)
     choices = np.asarray(archive.genes)[np.asarray(archive.valid)]
     objectives, sizes = jax.device_get(
         _evaluate(jnp.asarray(np.resize(choices, (config.archive, choices.shape[1]))), context)
@@ -275,20 +272,22 @@ def choose_mappings(
     return choices[order][:, :used], objectives[: len(choices)][order], (capacity, fanout)
 
 
-@functools.partial(jax.jit, static_argnames=("population", "immigrants", "archive", "generations"))
-def _searched(key: jax.Array, context: _Context, seeds: jax.Array, **sizes: int) -> emo.Archive:
-    return evolved(key, context, seeds, None, problem=_PROBLEM, **sizes)[0].archive
+@functools.partial(jax.jit, static_argnames=("sizes", "generations"))
+def _searched(
+    key: jax.Array, context: _Context, seeds: jax.Array, *, sizes: Sizes, generations: int
+) -> emo.Archive[jax.Array]:
+    return evolved(key, context, seeds, None, problem=_PROBLEM, sizes=sizes, generations=generations)[0].archive
 
 
 @jax.jit
-def _evaluate(choices: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
+def _evaluate(choices: jax.Array, context: _Context) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     return jax.vmap(_merged, (0, None))(choices, context)
 
 
-def _padded(values: Any, padding: int) -> np.ndarray:
-    """More rows of zeros."""
-    values = np.asarray(values)
-    return np.concatenate([values, np.zeros((padding, *values.shape[1:]), values.dtype)])
+def _padded(values: ArrayLike, padding: int) -> np.ndarray:
+    """The values with so many more rows of zeros."""
+    rows = np.asarray(values)
+    return np.concatenate([rows, np.zeros((padding, *rows.shape[1:]), rows.dtype)])
 
 
 def network_choices(
