@@ -18,7 +18,7 @@ from mohamjax.jobs.analysis import JobAnalysis
 from mohamjax.jobs.platform import Core, TemplateCore
 from mohamjax.jobs.templates import core_template
 from mohamjax.mapper.config import MapperConfig, MapperProgress
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.stores import TableStore
 from mohamjax.mapping.nest import covered
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
@@ -56,7 +56,7 @@ def nest_analyses(
     progress: Callable[[MapperProgress], None] | None = None,
     cache: TableStore | None = None,
 ) -> dict[Core | TemplateCore, JobAnalysis]:
-    """Analyses jobs on cores by searching their mappings (`map_layers`) on templates of fixed sizes.
+    """Analyses jobs on cores by searching their mappings (`LayerMapper`) on templates of fixed sizes.
 
     A core of a style is `job_templates.core_template`. A tile set is what one step of the off-chip memory's loops works
     on. Energies count everything from the MACs to the off-chip memory.
@@ -68,8 +68,8 @@ def nest_analyses(
         technology: energy and area tables.
         config: sizes of the mapper.
         choice: of `MAPPING_CHOICES`: which mapping of its Pareto set over latency and energy a job has on a core.
-        progress: as for `map_layers`.
-        cache: as for `map_layers`.
+        progress: see `LayerMapper`.
+        cache: see `LayerMapper`.
 
     Returns:
         The analysis of the N jobs on each core; the latency is +inf where a template does not run the layer.
@@ -88,7 +88,9 @@ def nest_analyses(
                 remedy="add a core whose template runs it",
             )
     levels = max(_PACKAGED_LEVELS, *(len(template.levels) for template in templates))
-    tables = map_layers(key, unique, templates, technology, config, progress=progress, cache=cache, levels=levels)
+    sizes = config or MapperConfig()
+    mapper = LayerMapper(unique, templates, technology, sizes, progress=progress, cache=cache, levels=levels)
+    tables = mapper.search(key)
     for u in np.flatnonzero(~np.asarray(tables.count).any(axis=1)):
         raise InputError(
             f"no mapping of a {unique[u].type} layer {unique[u].shape} was found on any core",
