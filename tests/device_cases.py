@@ -30,7 +30,6 @@ for own in (programs._LIGHT, programs._LEAN):
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from mohamjax.search.codesign import Silent  # noqa: E402
 
 import mohamjax as mj  # noqa: E402
 from mohamjax.cli import main  # noqa: E402

@@ -22,7 +22,7 @@ from mohamjax.problem import DesignProblem
 from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
 from mohamjax.runtime.programs import PROGRAMS
 from mohamjax.schedule import Setup, evaluation_arrays, isolated_cycles
-from mohamjax.search import BUDGETS, Settings, generations, remap
+from mohamjax.search import BUDGETS, Search, Settings, generations, remap
 from mohamjax.search.config import RemapConfig
 from mohamjax.search.listener import Silent
 from mohamjax.search.remap import ChipletSample, Remapper, chiplets_of, map_again, with_room
@@ -354,7 +354,7 @@ def small_tables(monkeypatch):
 def searched(application, folder, *, resume=False, listener=None):
     tiny = BUDGETS["tiny"]
     moham = dataclasses.replace(tiny.moham, population=32, generations=7)
-    result = search.Search(
+    result = Search(
         DesignProblem(application, TEMPLATES), Settings.preset("tiny", moham=moham, remap=REMAP), cache=mapping_cache(),
         checkpoint=CheckpointFile(folder / "checkpoint.npz"), resume=resume, checkpoint_every_s=0.0, listener=listener,
     ).run()  # fmt: skip

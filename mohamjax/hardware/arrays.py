@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
@@ -64,7 +64,7 @@ def template_arrays(
     templates: Sequence[Template],
     technology: Technology,
     levels: int | None = None,
-    dtype: Any = jnp.float32,
+    dtype: npt.DTypeLike = jnp.float32,
 ) -> TemplateArrays:
     """Stack templates on a leading T axis, with costs from the technology.
 
@@ -104,7 +104,9 @@ def check_ports(templates: Sequence[Template], technology: Technology) -> None:
                 )
 
 
-def template_structure(templates: Sequence[Template], levels: int, dtype: Any = jnp.float32) -> TemplateArrays:
+def template_structure(
+    templates: Sequence[Template], levels: int, dtype: npt.DTypeLike = jnp.float32
+) -> TemplateArrays:
     """`template_arrays` before anything is computed: capacities and fanouts, but no meshes and costs; NumPy leaves."""
     stacked = [_one(template, levels, dtype) for template in templates]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *stacked)
@@ -117,14 +119,14 @@ def _with_costs(arrays: TemplateArrays, technology: Technology) -> TemplateArray
     return replace(arrays, machine=jax.vmap(resize, in_axes=(0, None, 0, 0))(arrays, technology, *sizes))
 
 
-def _one(template: Template, levels: int, dtype: Any) -> TemplateArrays:
+def _one(template: Template, levels: int, dtype: npt.DTypeLike) -> TemplateArrays:
     """A template's structure as arrays; meshes and costs that it does not state are left to `resize`."""
     padding = levels - len(template.levels)
 
-    def floats(values: Sequence[Any], pad: Any) -> Any:
+    def floats(values: Sequence[npt.ArrayLike], pad: npt.ArrayLike) -> np.ndarray:
         return np.array([*values, *[pad] * padding], dtype=np.float64).astype(dtype)
 
-    def array(values: Any, dtype: Any = bool) -> Any:
+    def array(values: npt.ArrayLike, dtype: npt.DTypeLike = bool) -> np.ndarray:
         return np.array(values, dtype)
 
     def unlimited(value: float | None) -> float:
@@ -156,7 +158,7 @@ def _one(template: Template, levels: int, dtype: Any) -> TemplateArrays:
         mac_area=array(mac.area_um2 or 0, dtype),
     )
 
-    def integers(values: Sequence[int], pad: int) -> Any:
+    def integers(values: Sequence[int], pad: int) -> np.ndarray:
         return array([*values, *[pad] * padding], np.int32)
 
     parts = [level.component for level in own]

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ Memory = tuple[int, int, int]
 """Width [bits], ports and most rows of memories that a table is to cover."""
 
 
-def _packages() -> tuple[Any, Any, str]:
+def _packages() -> tuple[Callable[..., Any], types.ModuleType, str]:
     """The SRAM model, the scaling of nodes, and the version of what computes."""
     try:
         import hwcomponents_cacti  # pyright: ignore[reportMissingImports]

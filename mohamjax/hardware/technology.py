@@ -17,7 +17,8 @@ import io
 import os
 import pathlib
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from importlib.resources.abc import Traversable
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -164,7 +165,7 @@ def component_costs(
 
 def mac_costs(
     technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float
-) -> tuple[Any, Any]:
+) -> tuple[jax.Array, jax.Array]:
     """Energy [pJ] and area [um^2] of a multiply-accumulate: multiplier (width x width) and adder (accumulator).
 
     Pure and jittable, in the float dtype of the arguments. The form is that of Accelergy's `intmac`, see
@@ -212,7 +213,9 @@ def component_leakage(
     return jnp.where(depth > 0, leaks, 0)
 
 
-def mac_leakage(technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float) -> Any:
+def mac_leakage(
+    technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float
+) -> jax.Array:
     """Leakage of a multiply-accumulate [mW], put together as in `mac_costs`."""
     return width_bits**2 * technology.logic_leakage[2] + accumulator_bits * technology.logic_leakage[3]
 
@@ -321,7 +324,7 @@ class _Figures:
     dram: np.ndarray
 
 
-def _tables() -> Any:
+def _tables() -> Traversable:
     return importlib.resources.files("mohamjax.hardware").joinpath("tables")
 
 
@@ -559,6 +562,6 @@ def technology_hash(technology: Technology) -> str:
     return digest.hexdigest()
 
 
-def _items(technology: Technology) -> Iterable[tuple[str, Any]]:
+def _items(technology: Technology) -> Iterable[tuple[str, jax.Array]]:
     names = sorted(field.name for field in dataclasses.fields(technology) if field.name != "static_share")
     return [(name, getattr(technology, name)) for name in names]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -40,8 +39,8 @@ def lie_in(
     return good
 
 
-def _each(nests: Mapping, own: Any, padded: np.ndarray) -> np.ndarray:
-    """As `lie_in`, of one problem for each nest."""
+def _each(nests: Mapping, own: MapSpace, padded: np.ndarray) -> np.ndarray:
+    """Whether each nest `[n]` lies in its own map space `[n, ...]`."""
     levels, dims = own.constraints.temporal_max.shape[1:]
     temporal, spatial = np.asarray(nests.temporal), np.asarray(nests.spatial)
     order, spatial_order = np.asarray(nests.order), np.asarray(nests.spatial_order)

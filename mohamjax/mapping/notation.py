@@ -30,7 +30,7 @@ from mohamjax.workload import DIMS
 
 def mapping_to_dict(
     mapping: Mapping, level_names: Sequence[str], bounds: Sequence[int] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """One mapping as JSON-able data.
 
     Args:
@@ -49,8 +49,8 @@ def mapping_to_dict(
 
 def mappings_to_dicts(
     mappings: Mapping, level_names: Sequence[Sequence[str]], bounds: np.ndarray | None = None
-) -> list[dict[str, Any]]:
-    """As `mapping_to_dict`, many mappings `[n, ...]`, each with its own names of levels and bounds `[n, D]`."""
+) -> list[dict[str, object]]:
+    """Many mappings `[n, ...]` as `mapping_to_dict` writes one, each with its names of levels and bounds `[n, D]`."""
     fields = [np.asarray(leaf).tolist() for leaf in (mappings.temporal, mappings.order, mappings.spatial)]
     fields += [np.asarray(mappings.spatial_order).tolist(), np.asarray(mappings.keep).astype(int).tolist()]
 
@@ -147,7 +147,7 @@ would take as long as all the rest."""
 
 
 def mapping_from_dict(
-    data: Any,
+    data: object,
     level_names: Sequence[str],
     default_keep: Sequence[Sequence[bool]],
     *,
@@ -184,7 +184,7 @@ def mapping_of(
     file: object = None,
     item: str = "mapping",
 ) -> Mapping:
-    """A mapping from its form; arguments and errors as of `mapping_from_dict`."""
+    """A mapping from its form; arguments and errors are those of `mapping_from_dict`."""
     nests, sound = mappings_of([form], level_names, default_keep, levels=levels)
     if not sound[0]:
         raise _fault(form, level_names, file, item)
@@ -202,7 +202,9 @@ def mappings_of(
 
     Args:
         forms: n loop nests.
-        level_names: as of `mapping_from_dict`, like all that follows.
+        level_names: names of the machine's levels, innermost first.
+        default_keep: flags per level where a form gives none.
+        levels: padded number of levels; default as many as there are.
 
     Returns:
         NumPy arrays in a `Mapping`, leading axis `[n]`, and `[n]` bool, which of them are sound: what `mapping_of`
