@@ -100,7 +100,7 @@ def archive_update(
 
     Args:
         archive: From `archive_init` or an earlier update.
-        genes: pytree as in `archive_init`, every leaf `[B, ...]`.
+        genes: pytree of the structure given to `archive_init`, every leaf `[B, ...]`.
         objectives: `[B, M]` floats, cast to the archive's dtype.
         log_crowding: static; thin by the crowding of the objectives' logarithms, which keeps a front over several
             orders of magnitude evenly filled. Objectives must then not be negative.

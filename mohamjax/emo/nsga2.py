@@ -75,7 +75,7 @@ class NSGA2(Generic[Draft, Genes]):
         distinct: of individuals that are equal in all objectives, and keep every limit, only the oldest takes part in
             survival; the others remain only where there are too few.
         grow: `(drafts [N, ...], **context) -> genes [N, ...]`, what `sample` and `vary` leave to do. It is called once
-            for all candidates, so that a program holds it once, whatever made them. None: drafts are genes.
+            for all candidates, so that a program holds it once. None: drafts are genes.
         box: `(**context) -> (ideal [M], reference [M])`, in units of the objectives, of which `fitness` is finite:
             within the first front, what a row adds to the hypervolume in it decides before its crowding (`survive`).
             None: crowding alone.

@@ -2,7 +2,7 @@
 
 There each step of a loop costs launches, and a loop whose length depends on the data a message to the host and back.
 Ranking therefore settles its blocks by products of matrices of longest chains, all blocks at once, and then takes as
-many steps as there are blocks, whatever the number of fronts. The archive is thinned by rounds in which all rows leave
+many steps as there are blocks, for any number of fronts. The archive is thinned by rounds in which all rows leave
 that are more crowded than each of their neighbours. The hypervolume takes its rows at once.
 
 Axes: N rows, M objectives, all minimised; K blocks of B rows; C slots of an archive.
@@ -316,7 +316,7 @@ def _round(thinning: _Thinning, measure: _Measure, alive: jax.Array, guard: jax.
     """All rows leave that are more crowded than each of their neighbours; those of `guard` stay.
 
     A row that leaves makes its neighbours less crowded, never more. So one that is more crowded than all its neighbours
-    leaves before them, with the crowding that it has, whatever else leaves in between: nobody need wait.
+    leaves before them, with the crowding that it has, even if others leave in between: none has to wait.
     """
     gone, crowding, previous, following = thinning
     n = crowding.shape[0]

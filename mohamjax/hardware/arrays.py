@@ -45,7 +45,7 @@ class TemplateArrays:
             a fixed energy per hop.
         sized: `[]` bool, every instance has the largest sizes (`Template.sizes`).
         mac_bits: `[2]` float, widths of the MACs' operands and accumulators.
-        mac_stated: `[2]` bool, the template states a MAC's energy, area itself (`Mac`), whatever the technology.
+        mac_stated: `[2]` bool, whether the template itself states a MAC's energy and area (`Mac`).
     """
 
     machine: Machine
@@ -182,7 +182,7 @@ def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array
     All costs are those of the technology given, whichever the template was made with, but those that it states itself.
     Pure, jittable and meant to be vmapped. Nothing is checked or rounded: give sizes within the template's
     (`granularity` says what to round to). Levels that the template does not limit stay unlimited; a level with
-    capacity 0 costs nothing. A template of fixed sizes keeps them, whatever is asked for.
+    capacity 0 costs nothing. A template of fixed sizes keeps them in any case.
 
     Args:
         template: One template, without a T axis.

@@ -333,7 +333,7 @@ def package_from_dict(
 def package_of(
     form: PackageForm, *, file: object = None, where: str = "package", default: PackageParameters | None = None
 ) -> PackageParameters:
-    """Package parameters from their form; arguments and errors as of `package_from_dict`."""
+    """Package parameters from their form; arguments and errors are those of `package_from_dict`."""
     given: dict[str, object] = {}
 
     def give(key: str, name: str, value: object) -> None:

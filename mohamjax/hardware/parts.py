@@ -77,7 +77,7 @@ def library_parts(node_nm: float) -> dict[str, dict[str, float]]:
         pass  # not there, or cut short: asked for again
     try:
         found = _asked(aladdin, node_nm / 1e9)
-    except Exception as error:  # whatever a model of theirs may raise
+    except Exception as error:  # a model of the library may raise anything
         told = f"the library gives nothing for it ({' '.join(str(error).split())[:300] or type(error).__name__})"
         raise InputError(
             told, item=f"{node_nm:g} nm", remedy="scale the packaged parts: argument `logic=scaled`"

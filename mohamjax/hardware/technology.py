@@ -71,8 +71,8 @@ class Technology:
     Attributes:
         sram: `[A, W, K, 3]` float, base-2 logarithms of the costs at the knots; NaN for a port count that the table
             does not have.
-        sram_standby: `[A, W, K, 3]` float, likewise of leakage [mW of the whole memory], access time [ns] and cycle
-            time [ns]; NaN where the table does not tell.
+        sram_standby: `[A, W, K, 3]` float, base-2 logarithms of leakage [mW of the whole memory], access time [ns] and
+            cycle time [ns] at the knots; NaN where the table does not tell.
         sram_rows: `[A, W, K]` float, base-2 logarithms of the knots' row counts; inf in padding.
         sram_widths: `[W]` float, bits.
         register: `[3]` float, costs per bit of a register.
@@ -192,8 +192,8 @@ def component_leakage(
 ) -> jax.Array:
     """Leakage of whole components [mW], or pJ in a nanosecond; `fixed` components and DRAM have none here.
 
-    Pure and jittable; arguments as of `component_costs`. Register files leak by their registers and comparators; the
-    tables have no leakage of address generators.
+    Pure and jittable; arguments are those of `component_costs`. Register files leak by their registers and comparators:
+    the tables have no leakage of address generators.
 
     Returns:
         float in the dtype of `depth`, NaN where the technology does not tell.
@@ -216,7 +216,7 @@ def component_leakage(
 def mac_leakage(
     technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float
 ) -> jax.Array:
-    """Leakage of a multiply-accumulate [mW], put together as in `mac_costs`."""
+    """Leakage of a multiply-accumulate [mW], put together as the energy is in `mac_costs`."""
     return width_bits**2 * technology.logic_leakage[2] + accumulator_bits * technology.logic_leakage[3]
 
 
@@ -312,7 +312,7 @@ class _Figures:
     """A technology as its files say it.
 
     Attributes:
-        rows: `[R, 9]`, as of `read_sram_rows`.
+        rows: `[R, 9]`, with the columns of `read_sram_rows`.
         parts: `[3]` of each of `_PARTS`.
         leakage: `[4]` of `LEAKING`.
         dram: `[T]`.
@@ -458,7 +458,7 @@ def _read_sram_file(path: pathlib.Path) -> np.ndarray:
 
 
 def packaged_sram_rows(name: str | None = None) -> np.ndarray:
-    """The SRAM table of a packaged technology as `[R, 9]` float64, columns as of `read_sram_rows`."""
+    """The SRAM table of a packaged technology as `[R, 9]` float64, with the columns of `read_sram_rows`."""
     file = _scaling()[default_technology() if name is None else name][0]
     with _tables().joinpath(file).open("rb") as opened, np.load(opened) as table:
         return np.stack([table[column] for column in SRAM_COLUMNS], axis=1).astype(np.float64)

@@ -101,8 +101,8 @@ class LevelRule:
 
     Attributes:
         temporal: Largest temporal factor per dimension letter (None = unlimited); a missing letter = 1.
-        spatial_x: Likewise for the loops over its children along X.
-        spatial_y: Likewise along Y.
+        spatial_x: Largest factors of the loops over its children along X.
+        spatial_y: Largest factors of the loops over its children along Y.
         order: All eight letters, innermost temporal loop first; empty = free.
     """
 

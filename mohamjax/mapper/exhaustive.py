@@ -9,12 +9,12 @@ Orders of equal cost, link transfers off (`mapping.cost`):
 
 - loops of bound 1 have no place;
 - at level 0 no order matters, since every MAC takes one word of each data space per cycle;
-- for weights and outputs the innermost run of loops that do not move them is free, whatever its order;
+- for weights and outputs the innermost run of loops that do not move them is free in any order;
 - for inputs a delivery is cheaper than the whole tile only in the innermost run of loops along one sliding axis (and
   K, which does not move them); what follows the first loop off that axis costs whole tiles in any order;
 - the order of spatial loops decides wires alone, hence nothing where a hop costs nothing.
 
-Axes as in `mapping.space`: S = 3 L slots, L levels, D dimensions; B mappings of a batch.
+Axes are those of `mapping.space`: S = 3 L slots, L levels, D dimensions; B mappings of a batch.
 """
 
 from __future__ import annotations

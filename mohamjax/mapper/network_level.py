@@ -5,7 +5,7 @@ add up over the layers; the chiplet is as large as its most demanding layer in e
 access energies are those of that merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`).
 
 On a given chiplet the layers do not bear on each other: the choice that is best there for a rate of exchange between
-time and energy takes the best entry that fits for every layer by itself. A share of the children is made so, on the
+time and energy takes, for every layer, the best entry that fits. A share of the children is made so, on the
 chiplet of a child of crossover and mutation with some sizes changed.
 
 Axes: P population, U unique layers of the network (padded), M table entries, L levels, C components of a size.
@@ -81,7 +81,7 @@ class _Context:
     Attributes:
         count: `[U]` int32, entries of each set; 0 where padded.
         times: `[U]` float, layers that share the set.
-        columns: `MappingTables` columns `[U, M, ...]` by name, and `hops` `[U, M, K]` as in `Wires`.
+        columns: `MappingTables` columns `[U, M, ...]` by name, and `hops` `[U, M, K]`, see `Wires`.
         sizes: what the chiplet's columns in `hops` are found with.
         template: the template.
         technology: energy and area tables.
@@ -215,14 +215,25 @@ _PROBLEM = Problem(
 )
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class NetworkSets:
+    """The Pareto sets of one network's unique layers on one template, on the host.
+
+    Attributes:
+        tables: columns `[U, M, ...]`; every set has an entry.
+        wires: of the tables on the template: `hops` `[U, M, K]`, the rest without the T axis.
+        times: `[U]`, layers that share each set.
+        template: the template.
+    """
+
+    tables: MappingTables
+    wires: Wires
+    times: np.ndarray
+    template: Template
+
+
 def choose_mappings(
-    key: jax.Array,
-    tables: MappingTables,
-    wires: Wires,
-    times: np.ndarray,
-    template: Template,
-    technology: Technology,
-    config: NetworkConfig | None = None,
+    key: jax.Array, sets: NetworkSets, technology: Technology, config: NetworkConfig | None = None
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Searches the front of choices.
 
@@ -231,10 +242,7 @@ def choose_mappings(
 
     Args:
         key: typed key, consumed.
-        tables: columns `[U, M, ...]` of the network's unique layers on the template; every set has an entry.
-        wires: theirs on the template: `hops` `[U, M, K]`, the rest without the T axis.
-        times: `[U]`, layers that share each set.
-        template: the template.
+        sets: what the network chooses from.
         technology: energy and area tables.
         config: sizes.
 
@@ -243,18 +251,18 @@ def choose_mappings(
         fanouts `[N, L, 2]` of the merged chiplets.
     """
     config = config or NetworkConfig()
-    used = len(times)
+    tables, used = sets.tables, len(sets.times)
     padding = _STEP * -(-used // _STEP) - used
-    chosen = {name: getattr(tables, name) for name in _COLUMNS} | {"hops": wires.hops}
+    chosen = {name: getattr(tables, name) for name in _COLUMNS} | {"hops": sets.wires.hops}
     columns = {name: jnp.asarray(_padded(column, padding)) for name, column in chosen.items()}
     dtype = columns["cycles"].dtype
     levels = tables.capacity.shape[-1]
-    arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
+    arrays = template_arrays([sets.template], technology, levels=levels, dtype=dtype)
     context = _Context(
         count=jnp.asarray(_padded(tables.count, padding), jnp.int32),
-        times=jnp.asarray(_padded(times, padding), dtype),
+        times=jnp.asarray(_padded(sets.times, padding), dtype),
         columns=columns,
-        sizes=jax.tree.map(jnp.asarray, wires.sizes),
+        sizes=jax.tree.map(jnp.asarray, sets.wires.sizes),
         template=jax.tree.map(lambda leaf: leaf[0], arrays),
         technology=jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology),
         rate=jnp.asarray(config.rate, dtype),
@@ -323,9 +331,8 @@ def network_choices(
             sizes = jax.tree.map(lambda leaf, t=t: leaf[t], every.sizes)
             own_wires = Wires(sizes=sizes, hops=every.hops[unique, t])
             own = jax.random.fold_in(jax.random.fold_in(key, n), t)
-            choices, objectives, (capacity, fanout) = choose_mappings(
-                own, rows, own_wires, times, template, setup.technology, config
-            )
+            sets = NetworkSets(rows, own_wires, times, template)
+            choices, objectives, (capacity, fanout) = choose_mappings(own, sets, setup.technology, config)
             depth = len(template.levels)
             place = np.searchsorted(unique, mine)
             out[network.name, template.name] = [

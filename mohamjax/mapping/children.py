@@ -83,7 +83,7 @@ class Windows:
         out: `[...]` float, children along P (Q).
         tap: `[...]` float, children along R (S).
         chain_out: `[...]` float, b/g; 1 where one of the two has a single child.
-        chain_tap: `[...]` float, a/g, likewise.
+        chain_tap: `[...]` float, a/g; 1 where one of the two has a single child.
         shift_out: `[...]` float, a, words.
         shift_tap: `[...]` float, b, words.
     """

@@ -184,7 +184,7 @@ def tabulate(
         technology: energy and area tables.
         mapping: mappings, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
-        fixed: as in `tabulate_sets`.
+        fixed: see `tabulate_sets`.
 
     Returns:
         The tables, `[U, T, M, ...]`.
@@ -211,7 +211,7 @@ def tabulate_sets(
     """Evaluates sets of mappings, each of its own layer and template, on their own minimal hardware.
 
     Not jitted itself. Entries that exist go through one program in batches of one size: it is compiled once per L,
-    float dtype (that of `templates`) and `fixed`, whatever the numbers of layers, templates and mappings, and once
+    float dtype (that of `templates`) and `fixed`, for any numbers of layers, templates and mappings, and once
     more for those that need the tables over children. A mapping that is invalid under its template's maximum sizes
     keeps its place with objectives of +inf.
 
@@ -221,7 +221,7 @@ def tabulate_sets(
         technology: energy and area tables.
         mapping: leading axes `[B, M]`.
         count: `[B]` int, entries that exist.
-        fixed: as in `on_own_hardware`; objectives and `cycles` then count the off-chip limits too.
+        fixed: see `on_own_hardware`; objectives and `cycles` then count the off-chip limits too.
 
     Returns:
         The tables, `[B, M, ...]`, NumPy arrays.
