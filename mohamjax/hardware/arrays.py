@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -123,10 +124,10 @@ def _one(template: Template, levels: int, dtype: npt.DTypeLike) -> TemplateArray
     """A template's structure as arrays; meshes and costs that it does not state are left to `resize`."""
     padding = levels - len(template.levels)
 
-    def floats(values: Sequence[npt.ArrayLike], pad: npt.ArrayLike) -> np.ndarray:
+    def floats(values: Sequence[npt.ArrayLike], pad: npt.ArrayLike) -> Any:
         return np.array([*values, *[pad] * padding], dtype=np.float64).astype(dtype)
 
-    def array(values: npt.ArrayLike, dtype: npt.DTypeLike = bool) -> np.ndarray:
+    def array(values: npt.ArrayLike, dtype: npt.DTypeLike = bool) -> Any:
         return np.array(values, dtype)
 
     def unlimited(value: float | None) -> float:
@@ -158,7 +159,7 @@ def _one(template: Template, levels: int, dtype: npt.DTypeLike) -> TemplateArray
         mac_area=array(mac.area_um2 or 0, dtype),
     )
 
-    def integers(values: Sequence[int], pad: int) -> np.ndarray:
+    def integers(values: Sequence[int], pad: int) -> Any:
         return array([*values, *[pad] * padding], np.int32)
 
     parts = [level.component for level in own]

@@ -121,7 +121,7 @@ class LayerMapper:
         """
         pairs = self._pairs(key, {}, descends=False)
         block = [pairs[i % len(pairs)] for i in range(self.config.problems_at_once(len(pairs)))]
-        context = self._context(block, [self._space(pair) for pair in block])
+        context = self._context(block, [self._space(pair) for pair in block], cast(self.technology, self.dtype))
         return Block(_keys(key, block), context, None, None, len(block))
 
     def _mapped(
@@ -156,13 +156,14 @@ class LayerMapper:
         tally = Tally(len(pairs) + cached, cached, len(pairs) * each, self.progress)
         search = BlockSearch(config, self.rates, self._room(spaces.values()), tally, own, batches)
         tally.report()
+        technology = cast(self.technology, self.dtype)
         shares = 1 if own is None else len(own)
         width = shares * config.problems_at_once(-(-len(pairs) // shares))
 
         def run(real: Sequence[Pair]) -> dict[Pair, MappingTables]:
             block = [*real, *[real[-1]] * (width - len(real))]
             within = [spaces[pair] for pair in block]
-            context = self._context(block, within)
+            context = self._context(block, within, technology)
             result = search.run(Block(_keys(key, block), context, *start.genes(block, within), len(real)))
             if result is None:
                 return {}
@@ -191,11 +192,6 @@ class LayerMapper:
     def _arrays(self) -> TemplateArrays:
         """The templates, `[T, ...]` NumPy leaves."""
         return jax.device_get(template_arrays(self.templates, self.technology, self.levels, self.dtype))
-
-    @functools.cached_property
-    def _tables(self) -> Technology:
-        """The technology in the float dtype of the search."""
-        return cast(self.technology, self.dtype)
 
     @functools.cached_property
     def _primes(self) -> int:
@@ -242,13 +238,19 @@ class LayerMapper:
         machine = jax.tree.map(lambda leaf: leaf[pair.template], self._arrays.machine)
         return pair_space(layer, template, machine, self._depth, self._primes, padding=self.config.padding)
 
-    def _context(self, block: Sequence[Pair], spaces: Sequence[MapSpace]) -> MapperContext:
-        """The problems of a block as arrays."""
+    def _context(self, block: Sequence[Pair], spaces: Sequence[MapSpace], technology: Technology) -> MapperContext:
+        """The problems of a block as arrays.
+
+        Args:
+            block: the problems.
+            spaces: their map spaces.
+            technology: energy and area tables in the float dtype of the search.
+        """
         chosen = np.array([pair.template for pair in block])
         return MapperContext(
             space=jax.tree.map(put, stack_spaces(spaces)),
             template=jax.tree.map(lambda leaf: put(leaf[chosen]), self._arrays),
-            technology=self._tables,
+            technology=technology,
         )
 
 

@@ -56,7 +56,7 @@ def _each(nests: Mapping, own: MapSpace, padded: np.ndarray) -> np.ndarray:
     limit = np.concatenate([own.constraints.temporal_max[:, None], own.constraints.spatial_max], axis=1)
     good &= (factors <= limit).all(axis=everything)
     good &= (factors.prod(axis=3) <= own.fanout.reshape(-1, 3, levels)).all(axis=(1, 2))
-    good &= _ordered(order, temporal > 1, own.constraints.order)
+    good &= _ordered(order, temporal > 1, np.asarray(own.constraints.order))
 
     extent = np.cumprod(factors.prod(axis=1), axis=1)  # [n, L, D]
     stride, dilation = (step.T[..., None].astype(float) for step in (own.layer.stride, own.layer.dilation))

@@ -12,7 +12,7 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import jax
 import msgspec
@@ -28,9 +28,30 @@ from mohamjax.runtime.struct import take
 from mohamjax.workload import DIMS
 
 
-def mapping_to_dict(
-    mapping: Mapping, level_names: Sequence[str], bounds: Sequence[int] | None = None
-) -> dict[str, object]:
+class LoopsData(TypedDict):
+    """Temporal loops of a level: factors above 1 by dimension, and all dimensions, innermost first."""
+
+    factors: dict[str, int]
+    perm: str
+
+
+class LevelData(TypedDict):
+    """One level of a mapping as JSON-able data; `spatial` has [dimension, factor] pairs by axis, innermost first."""
+
+    name: str
+    keep: list[int]
+    temporal: LoopsData
+    spatial: dict[str, list[list[Any]]]
+
+
+class NestData(TypedDict):
+    """One mapping as JSON-able data."""
+
+    padded: NotRequired[dict[str, int]]
+    levels: list[LevelData]
+
+
+def mapping_to_dict(mapping: Mapping, level_names: Sequence[str], bounds: Sequence[int] | None = None) -> NestData:
     """One mapping as JSON-able data.
 
     Args:
@@ -49,7 +70,7 @@ def mapping_to_dict(
 
 def mappings_to_dicts(
     mappings: Mapping, level_names: Sequence[Sequence[str]], bounds: np.ndarray | None = None
-) -> list[dict[str, object]]:
+) -> list[NestData]:
     """Many mappings `[n, ...]` as `mapping_to_dict` writes one, each with its names of levels and bounds `[n, D]`."""
     fields = [np.asarray(leaf).tolist() for leaf in (mappings.temporal, mappings.order, mappings.spatial)]
     fields += [np.asarray(mappings.spatial_order).tolist(), np.asarray(mappings.keep).astype(int).tolist()]
@@ -57,10 +78,10 @@ def mappings_to_dicts(
     def loops(factors: list[int], order: list[int]) -> list[tuple[str, int]]:
         return [(DIMS[d], factors[d]) for d in order if factors[d] > 1]
 
-    rows = []
+    rows: list[NestData] = []
     larger = np.ones((len(level_names), len(DIMS)), int) if bounds is None else padded(mappings, bounds)
     for own, names, temporal, order, spatial, spatial_order, keep in zip(larger, level_names, *fields, strict=True):
-        levels = [
+        levels: list[LevelData] = [
             {
                 "name": name,
                 "keep": keep[i],
