@@ -117,15 +117,15 @@ def _signature(loops: Sequence[int]) -> tuple[object, ...]:
 
 @functools.cache
 def order_classes(mask: int, prescribed: tuple[int, ...], kind: str) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """Loop orders of one level (or of one of its axes) of which each stands for those of equal cost.
+    """Loop orders of one level, or of one of its axes: one for each class of orders of equal cost.
 
     Args:
         mask: bit d is set where the loop over dimension d has a bound above 1.
         prescribed: dimensions that the template puts innermost, in this order.
-        kind: `temporal`, `spatial` (all orders differ) or `free` (none do).
+        kind: `temporal`, `spatial` (all orders differ in cost) or `free` (no two differ).
 
     Returns:
-        Permutations of all D dimensions, loops of bound 1 outermost, and the number of orders that there are.
+        Permutations of all D dimensions, with loops of bound 1 outermost, and the number of all orders.
     """
     first = [d for d in prescribed if mask >> d & 1]
     rest = [d for d in range(len(DIMS)) if mask >> d & 1 and d not in first]

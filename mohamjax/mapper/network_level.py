@@ -1,12 +1,12 @@
 """One mapping per layer for a whole network on one chiplet (MEDEA paper, Section V-B, Table II).
 
 A choice takes one entry of the Pareto set of every unique layer: layers of equal shape share it. Latency and energy
-add up over the layers; the chiplet is as large as its most demanding layer in every buffer and fanout, and its area and
-access energies are those of that merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`).
+add up over the layers. The chiplet is as large as its most demanding layer needs in every buffer and fanout; area and
+access energies are those of this merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`).
 
-On a given chiplet the layers do not bear on each other: the choice that is best there for a rate of exchange between
-time and energy takes, for every layer, the best entry that fits. A share of the children is made so, on the
-chiplet of a child of crossover and mutation with some sizes changed.
+On a given chiplet the layers are independent: the choice that is best there for a rate of exchange between time and
+energy takes, for every layer, the best entry that fits. A share of the children is made in this way, on the chiplet of
+a child of crossover and mutation with some sizes changed.
 
 Axes: P population, U unique layers of the network (padded), M table entries, L levels, C components of a size.
 """
