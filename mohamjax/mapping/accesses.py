@@ -21,15 +21,17 @@ from mohamjax.mapping.children import (
     Windows,
     are_relevant,
     by_slot,
-    exact_divide,
     group_counts,
     hop_sums,
+    lenient_floor,
     product_over,
+    round_up_halves,
     widest,
     windows,
 )
 from mohamjax.mapping.links import Children, InputTraffic, MacSteps, MacTraffic, input_share, link_traffic, mac_traffic
-from mohamjax.mapping.nest import Array, LayerArrays, Mapping
+from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.mapping.walks import Delivery, Inside, Level, Outside, Served, Table, access, deliver
 from mohamjax.runtime.platforms import short_scan
 from mohamjax.runtime.struct import record
 
@@ -178,218 +180,6 @@ def _input_deliveries(loops, h, w, rest):
     return full + words
 
 
-class _Level(NamedTuple):
-    """What follows from one level alone, for the walk inwards; `[L, ...]` leaves while all levels are together.
-
-    Attributes:
-        relevant: for weights and outputs, product of the temporal factors that move them.
-        irrelevant: for weights and outputs, product of the temporal factors that do not move them.
-        repeats: for weights and outputs, the result of `_repeats`.
-        child_size: words of each data space in one child's tile.
-        size: words of each data space in the level's own tile.
-        union_size: words of each data space in the tiles of its children together.
-        inputs: words of the inputs delivered to one child.
-        share: words of the inputs that one child does not get from another.
-        used: children along X and Y.
-        is_first: the level feeds the MACs.
-    """
-
-    relevant: list[jax.Array]
-    irrelevant: list[jax.Array]
-    repeats: list[tuple[jax.Array, jax.Array]]
-    child_size: list[jax.Array]
-    size: list[jax.Array]
-    union_size: list[jax.Array]
-    inputs: jax.Array
-    share: jax.Array
-    used: list[jax.Array]
-    is_first: jax.Array
-
-
-class _Outside(NamedTuple):
-    """What the walk inwards knows of all levels outside the next one.
-
-    Attributes:
-        relevant: for weights and outputs, product of the temporal factors that move them.
-        irrelevant: for weights and outputs, product of the temporal factors that do not move them.
-        visits: for weights and outputs, how often the tile is delivered to the next inner level.
-        partition: words of each data space that one instance ever owns.
-        union_size: words of each data space in the tiles of the children of the next outer level together.
-        children: children that the next outer level uses.
-        share: words of weights and inputs that it delivers to one child.
-        expansion: instances along X and Y.
-    """
-
-    relevant: list[jax.Array]
-    irrelevant: list[jax.Array]
-    visits: list[jax.Array]
-    partition: list[jax.Array]
-    union_size: list[jax.Array]
-    children: jax.Array
-    share: list[jax.Array]
-    expansion: list[jax.Array]
-
-
-class _Delivery(NamedTuple):
-    """What a level delivers.
-
-    Attributes:
-        expansion: instances of the level along X and Y.
-        delivered: words of each data space delivered to one child.
-        again: how often an output word comes back after the first time.
-        partition: words of each data space that one instance ever owns.
-        share: words of each data space that its parent fills it with.
-    """
-
-    expansion: list[jax.Array]
-    delivered: list[jax.Array]
-    again: jax.Array
-    partition: list[jax.Array]
-    share: list[jax.Array]
-
-
-def _deliver(outer: _Outside, level: _Level) -> tuple[_Outside, _Delivery]:
-    """One step inwards: words delivered to one child."""
-    moved = [a * b for a, b in zip(outer.relevant, level.relevant, strict=True)]
-    still = [a * b for a, b in zip(outer.irrelevant, level.irrelevant, strict=True)]
-    repeated = [
-        jnp.where(started, repeats * above, visits)
-        for (started, repeats), above, visits in zip(level.repeats, outer.irrelevant, outer.visits, strict=True)
-    ]
-    # Every MAC takes one word of each data space per cycle, however often it is the same.
-    visits = [jnp.where(level.is_first, s, v) for s, v in zip(still, repeated, strict=True)]
-    weights, outputs = (level.child_size[v] * m * n for v, m, n in zip((W, O), moved, visits, strict=True))
-    delivered = [weights, jnp.where(level.is_first, weights, level.inputs), outputs]
-    partition = [
-        jnp.where(outer.children > 1, _whole_share(part, size, union), part)
-        for part, size, union in zip(outer.partition, level.size, outer.union_size, strict=True)
-    ]
-    state = _Outside(
-        relevant=moved,
-        irrelevant=still,
-        visits=repeated,
-        partition=partition,
-        union_size=level.union_size,
-        children=level.used[0] * level.used[1],
-        share=[weights, level.share],
-        expansion=[a * b for a, b in zip(outer.expansion, level.used, strict=True)],
-    )
-    out = _Delivery(
-        expansion=outer.expansion,
-        delivered=delivered,
-        again=visits[1] - 1,
-        partition=partition,
-        share=[*outer.share, partition[O] * (outer.visits[1] - 1)],
-    )
-    return state, out
-
-
-class _Served(NamedTuple):
-    """What the walk outwards takes of a level.
-
-    Attributes:
-        delivery: what it delivers.
-        groups: groups of children that share each data space.
-        size: words of each data space in its tile.
-        used: children along X and Y.
-        keep: data spaces that it stores.
-        top: it is the off-chip memory.
-        real: it is no padding.
-        traffic: of `link_traffic`; None without links.
-        per_word: hops of a word of each data space.
-        is_first: the level feeds the MACs.
-    """
-
-    delivery: _Delivery
-    groups: tuple[jax.Array, jax.Array, jax.Array]
-    size: list[jax.Array]
-    used: list[jax.Array]
-    keep: Array
-    top: Array
-    real: Array
-    traffic: InputTraffic | None
-    per_word: list[jax.Array]
-    is_first: jax.Array
-
-
-class _Inside(NamedTuple):
-    """What the walk outwards knows of the next inner level.
-
-    Attributes:
-        served: words of each data space that entered the network below it, or below the level that it bypasses to.
-        again: how often an output word comes back.
-        keep: data spaces that it stores.
-    """
-
-    served: list[jax.Array]
-    again: jax.Array
-    keep: jax.Array
-
-
-class _Table(NamedTuple):
-    """Fields of `AccessCounts` that the walk outwards finds."""
-
-    tile: jax.Array
-    partition: jax.Array
-    reads: jax.Array
-    fills: jax.Array
-    updates: jax.Array
-    delivered: jax.Array
-    ingress: jax.Array
-    network: jax.Array
-    expansion: jax.Array
-    fanout_used: jax.Array
-    hops: jax.Array
-
-
-def _access(inner: _Inside, level: _Served, *, macs: MacTraffic | None) -> tuple[_Inside, _Table]:
-    """One step outwards: what a level reads and writes.
-
-    A level below which a data space is bypassed serves the children of the bypassed level; its own groups
-    still share reads. An output word comes back as often as those children are served again.
-
-    Args:
-        inner: the next inner level.
-        level: the level.
-        macs: of `mac_traffic`; None without links.
-    """
-    delivery = level.delivery
-    ingress = [d * g for d, g in zip(delivery.delivered, level.groups, strict=True)]
-    passed = [s * g for s, g in zip(inner.served, level.groups, strict=True)]
-    if macs is not None and level.traffic is not None:
-        for v, words in zip((W, O), macs.ingress, strict=True):
-            ingress[v] = jnp.where(level.is_first, words, ingress[v])
-        ingress[I] = level.traffic.ingress
-        children = level.used[0] * level.used[1]
-        passed[I] = inner.served[I] * children / level.traffic.weighted * ingress[I]
-    served = [jnp.where(inner.keep[v], ingress[v], passed[v]) for v in (W, I, O)]
-    again = jnp.where(inner.keep[O], delivery.again, inner.again)
-    reads = jnp.stack([served[W], served[I], delivery.partition[O] * again])
-    updates = jnp.stack([jnp.zeros_like(again), jnp.zeros_like(again), served[O]])
-    hops = [h * d for h, d in zip(level.per_word, delivery.delivered, strict=True)]
-
-    def stored(words):
-        return jnp.where(level.keep, words, 0)
-
-    def there(words):
-        return jnp.where(level.real, jnp.stack(words), 0)
-
-    out = _Table(
-        tile=stored(jnp.stack(level.size)),
-        partition=stored(jnp.stack(delivery.partition)),
-        reads=stored(reads),
-        fills=jnp.where(level.keep & ~level.top, jnp.stack(delivery.share), 0),
-        updates=stored(updates),
-        delivered=there(delivery.delivered),
-        ingress=there(ingress),
-        network=there(served),
-        expansion=there(delivery.expansion),
-        fanout_used=jnp.stack(level.used),
-        hops=there(hops),
-    )
-    return _Inside(served=served, again=again, keep=jnp.broadcast_to(level.keep, updates.shape)), out
-
-
 @dataclasses.dataclass(frozen=True)
 class Counting:
     """What is counted, and with which tables; static.
@@ -455,7 +245,7 @@ def count_accesses(
         macs = jax.tree.map(lambda x: x.astype(dtype), exact_macs)
         delivery = delivery._replace(again=delivery.again.at[0].set(macs.again))
 
-    served = _Served(
+    served = Served(
         delivery=delivery,
         groups=nest.groups,
         size=nest.size,
@@ -467,8 +257,8 @@ def count_accesses(
         per_word=[*per_word],
         is_first=jnp.arange(levels) == 0,
     )
-    inside = _Inside(served=[one] * 3, again=one, keep=jnp.ones((len(DATA_SPACES), *batch), bool))
-    _, table = short_scan(functools.partial(_access, macs=macs), inside, served)
+    inside = Inside(served=[one] * 3, again=one, keep=jnp.ones((len(DATA_SPACES), *batch), bool))
+    _, table = short_scan(functools.partial(access, macs=macs), inside, served)
 
     instances_used = table.expansion[:, 0] * table.expansion[:, 1]
     transfers = jnp.zeros_like(table.hops)
@@ -609,7 +399,7 @@ def _children(mapping: Mapping, machine: Machine, nest: _Nest, counting: Countin
     return Children(order, nest.spatial, fanout, nest.axes, nest.groups[I], per_word[I]), per_word
 
 
-def _deliveries(nest: _Nest, moves: _Moves, share: jax.Array, one: jax.Array) -> tuple[_Outside, _Delivery]:
+def _deliveries(nest: _Nest, moves: _Moves, share: jax.Array, one: jax.Array) -> tuple[Outside, Delivery]:
     """The walk inwards: what is known outside the MACs, and what every level delivers (sections 3 and 5).
 
     Args:
@@ -620,7 +410,7 @@ def _deliveries(nest: _Nest, moves: _Moves, share: jax.Array, one: jax.Array) ->
     """
     levels = nest.temporal.shape[1]
     whole = [jnp.broadcast_to(x[-1], one.shape) for x in nest.size]
-    outside = _Outside(
+    outside = Outside(
         relevant=[one, one],
         irrelevant=[one, one],
         visits=[one, one],
@@ -630,7 +420,7 @@ def _deliveries(nest: _Nest, moves: _Moves, share: jax.Array, one: jax.Array) ->
         share=whole[:O],
         expansion=[one, one],
     )
-    own = _Level(
+    own = Level(
         relevant=moves.relevant,
         irrelevant=moves.irrelevant,
         repeats=moves.repeats,
@@ -642,10 +432,10 @@ def _deliveries(nest: _Nest, moves: _Moves, share: jax.Array, one: jax.Array) ->
         used=nest.used,
         is_first=jnp.arange(levels) == 0,
     )
-    return short_scan(_deliver, outside, own, reverse=True)
+    return short_scan(deliver, outside, own, reverse=True)
 
 
-def _mac_steps(outside: _Outside, children: Children, nest: _Nest, per_word: jax.Array) -> tuple[MacSteps, Children]:
+def _mac_steps(outside: Outside, children: Children, nest: _Nest, per_word: jax.Array) -> tuple[MacSteps, Children]:
     """Arguments of `mac_traffic`: the steps of the whole nest, and the MACs as children of level 0."""
     steps = MacSteps(*(jnp.stack(part) for part in (outside.relevant, outside.irrelevant, outside.visits)))
     order, spatial, fanout = children.order[:, :, 0], children.spatial[:, :, 0], children.fanout[:, 0]
@@ -655,13 +445,13 @@ def _mac_steps(outside: _Outside, children: Children, nest: _Nest, per_word: jax
 
 
 def _with_links(
-    table: _Table,
+    table: Table,
     machine: Machine,
     instances_used: jax.Array,
     traffic: InputTraffic,
     exact_share: jax.Array,
     macs: MacTraffic,
-) -> tuple[_Table, jax.Array]:
+) -> tuple[Table, jax.Array]:
     """The table and the words handed on `[L, V]` where links are used (section 6).
 
     Neighbours exchange what the next inner level stores, or the MACs have: its reads and fills grow.
@@ -680,29 +470,13 @@ def _with_links(
     handed = jnp.where(below & machine.level_mask, traffic.link_transfers, 0)
     peer, share = (jnp.concatenate([x[1:], jnp.zeros_like(x[:1])]) for x in (widest(handed), exact_share))
     peer = peer / widest(jnp.maximum(instances_used, 1))
-    reads = jnp.where(stored, _round(table.reads[:, I] + peer.astype(dtype)), 0)
-    fills = jnp.where(stored & ~outermost(machine), _floor(share + peer).astype(dtype), 0)
+    reads = jnp.where(stored, round_up_halves(table.reads[:, I] + peer.astype(dtype)), 0)
+    fills = jnp.where(stored & ~outermost(machine), lenient_floor(share + peer).astype(dtype), 0)
     reads = table.reads.at[:, I].set(reads)
-    reads = reads.at[:, O].set(_round(reads[:, O]))
+    reads = reads.at[:, O].set(round_up_halves(reads[:, O]))
     fills = table.fills.at[:, I].set(fills)
     hops = table.hops.at[:, I].set(jnp.where(machine.level_mask, traffic.hops, 0))
     transfers = jnp.zeros_like(table.hops).at[:, I].set(handed)
     for v, crossed, words in zip((W, O), macs.hops, macs.link_transfers, strict=True):
         hops, transfers = hops.at[0, v].set(crossed), transfers.at[0, v].set(words)
     return table._replace(reads=reads, fills=fills, hops=hops), transfers
-
-
-def _whole_share(part, size, union):
-    """Whole part of part * size / union (section 5)."""
-    exact_part, exact_size, exact_union = widest((part, size, union))
-    return _floor(exact_divide(exact_part * exact_size, exact_union)).astype(part.dtype)
-
-
-def _round(x):
-    """Nearest whole number, halves up."""
-    return jnp.floor(x + 0.5)
-
-
-def _floor(x):
-    """Floor that forgives the rounding of single precision below an integer."""
-    return jnp.floor(x * (1 + 3e-7)) if x.dtype == jnp.float32 else jnp.floor(x)
