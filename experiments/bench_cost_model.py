@@ -30,7 +30,7 @@ import numpy as np
 from report import header
 
 from mohamjax.hardware import load_technology, load_templates, template_arrays
-from mohamjax.mapping import constraints, evaluate_batch, map_space
+from mohamjax.mapping import Counting, constraints, evaluate_batch, map_space
 from mohamjax.mapping.space import decode, prime_factors, sample, stack_spaces
 from mohamjax.workload import load_scenario
 
@@ -78,7 +78,7 @@ def variant(name: str, block_size: int) -> Any:
         if name == "own wires":
             used = jnp.prod(mappings.spatial.astype(machines.fanout.dtype), axis=3)
             machines = dataclasses.replace(machines, fanout=jnp.moveaxis(used, 1, 2))
-        result = evaluate_batch(layers, mappings, machines, wires=name != "counts", block_size=block_size)
+        result = evaluate_batch(layers, mappings, machines, Counting(wires=name != "counts"), block_size=block_size)
         return result.cycles.total, result.cycles.onchip, result.energy.total, result.reason, result.level
 
     return jax.jit(run)

@@ -4,7 +4,7 @@
     python experiments/bench_mapper.py quality [--seeds 10] [--out experiments/results/mapper.md]
     python experiments/bench_mapper.py extremes
 
-`speed` times `map_layers` on all unique layers of a scenario, compilation apart. `quality` compares methods at equal
+`speed` times `LayerMapper` on all unique layers of a scenario, compilation apart. `quality` compares methods at equal
 evaluations (those of the mapper's default; where its descent ends early it spends fewer): hypervolume of the
 log-objectives between the best values found by anyone and the worst of random search's fronts, as a share of what all
 fronts together reach. Per seed the mean over the problems; of the seeds median and quartiles. `extremes` prints the
@@ -27,11 +27,12 @@ from report import header
 
 from mohamjax import emo
 from mohamjax.emo import evolve
+from mohamjax.emo.loop import Sizes
 from mohamjax.hardware import load_technology, load_templates
-from mohamjax.mapper import layer_mapper as mapper
 from mohamjax.mapper import problems as mapper_context
+from mohamjax.mapper import programs
 from mohamjax.mapper.config import MapperConfig
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.mapping_operators import PAPER_RATES, MapperRates
 from mohamjax.mapping.space import sample
 from mohamjax.workload import UniqueLayer, WorkloadShape, load_scenario
@@ -78,12 +79,11 @@ def speed(scenario: str, config: MapperConfig) -> dict[str, object]:
     layers = load_scenario(scenario).unique_layers
     last = []
     begin = time.perf_counter()
-    map_layers(
-        jax.random.key(1), layers[:1], TEMPLATES, TECHNOLOGY, dataclasses.replace(config, generations=0, descent=1)
-    )
+    shortest = dataclasses.replace(config, generations=0, descent=1)
+    LayerMapper(layers[:1], TEMPLATES, TECHNOLOGY, shortest).search(jax.random.key(1))
     first = time.perf_counter() - begin
     begin = time.perf_counter()
-    map_layers(jax.random.key(0), layers, TEMPLATES, TECHNOLOGY, config, progress=last.append)
+    LayerMapper(layers, TEMPLATES, TECHNOLOGY, config, progress=last.append).search(jax.random.key(0))
     seconds = time.perf_counter() - begin
     return {
         "scenario": scenario, "unique_layers": len(layers), "problems": last[-1].problems,
@@ -116,7 +116,7 @@ def searched(seed: int, config: MapperConfig, operators: MapperRates) -> list[np
     for t, template in enumerate(TEMPLATES):
         names = [name for name, owner in DEALT if owner == t]
         layers = [LAYERS[name] for name in names]
-        tables = map_layers(jax.random.key(seed), layers, [template], TECHNOLOGY, config, rates=operators)
+        tables = LayerMapper(layers, [template], TECHNOLOGY, config, rates=operators).search(jax.random.key(seed))
         fronts |= {name: np.log2(finite(tables.objectives[u, 0])) for u, name in enumerate(names)}
     return [fronts[name] for name, _ in DEALT]
 
@@ -124,9 +124,8 @@ def searched(seed: int, config: MapperConfig, operators: MapperRates) -> list[np
 def last_populations(seeds: int, config: MapperConfig) -> list[list[np.ndarray]]:
     """Fronts of the last populations, without descent or archive, per seed in the order of `DEALT`."""
     generations = config.generations + config.descent + 1
-    search = mapper.mapping_search(
-        config.population, config.immigrants, config.archive, config.distinct, jnp.dtype("float32")
-    ).search
+    sizes = Sizes(config.population, config.immigrants, config.archive)
+    search = programs.mapping_search(sizes, config.distinct, jnp.dtype("float32")).search
     keys = jax.random.split(jax.random.key(0), seeds)
     columns = []
     for name, t in DEALT:
@@ -192,7 +191,7 @@ def quality(seeds: int, config: MapperConfig) -> list[dict[str, object]]:
 def extremes(config: MapperConfig) -> list[dict[str, object]]:
     """MACs per cycle, pJ per MAC and mm^2 of the fastest, the most frugal and the smallest mapping."""
     layers = list(LAYERS.values())
-    tables = map_layers(jax.random.key(0), layers, TEMPLATES, TECHNOLOGY, config)
+    tables = LayerMapper(layers, TEMPLATES, TECHNOLOGY, config).search(jax.random.key(0))
     out = []
     for u, name in enumerate(LAYERS):
         for t, template in enumerate(TEMPLATES):

@@ -36,14 +36,14 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
     """What one process finds. Uses only names that older checkouts have as well, but for `parts`."""
     import mohamjax as mj
     from mohamjax.hardware import load_technology, load_templates
-    from mohamjax.mapper import map_layers
+    from mohamjax.mapper import LayerMapper
     from mohamjax.search import BUDGETS, Generations, Settings
     from mohamjax.workload import load_scenario
 
     application = load_scenario(scenario)
     templates, technology = load_templates(), load_technology()
     map_key, _, key = jax.random.split(jax.random.key(0), 3)
-    tables = map_layers(map_key, application.unique_layers, templates, technology, BUDGETS["tiny"].mapper)
+    tables = LayerMapper(application.unique_layers, templates, technology, BUDGETS["tiny"].mapper).search(map_key)
     settings = Settings.preset("tiny", preset="default" if genes == "plans" else "layers")
     calls, each = (10, 10) if population < 4096 else (6, 2)
     long = 300_000 // population + calls * each
@@ -64,7 +64,7 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
 def shares(state, space, config, settings) -> dict[str, float]:
     """Percent of a generation's time by part, each a program of its own."""
     from mohamjax.emo import ArchivedState
-    from mohamjax.emo.loop import generations
+    from mohamjax.emo.loop import Sizes, generations
     from mohamjax.search import Generations, genetic_problem
 
     problem = genetic_problem(config)
@@ -72,10 +72,8 @@ def shares(state, space, config, settings) -> dict[str, float]:
     # Another key, other rates and other designs: the same program.
     next(iter(Generations(jax.random.key(1), space, config, rates=jax.tree.map(lambda rate: rate / 2, rates))))
     assert generations._cache_size() == 1, "a generation was compiled again"
-    search = problem.search(
-        population=config.population, immigrants=config.immigrant_count, archive=config.archive, objectives=3,
-        dtype=jnp.float32,
-    )  # fmt: skip
+    sizes = Sizes(population=config.population, immigrants=config.immigrant_count, archive=config.archive)
+    search = problem.search(sizes, objectives=3, dtype=jnp.float32)
     own = jax.tree.map(lambda leaf: leaf[0], ArchivedState(population=state.population, archive=state.archive))
     breeding = jax.jit(lambda own, space, rates: search.ask(own, space=space, rates=rates))
     evaluation = jax.jit(problem.evaluate)

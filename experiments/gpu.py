@@ -36,21 +36,20 @@ import jax.numpy as jnp
 import numpy as np
 from report import Report, header
 
-from mohamjax.emo.loop import generations, start
-from mohamjax.hardware import fits, load_technology, load_templates, template_arrays
+from mohamjax.emo.loop import Course, Sizes, generations, start
+from mohamjax.hardware import fits, load_technology, load_templates
 from mohamjax.io import mapping_cache
 from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
 from mohamjax.jobs.job_problem import job_problem
 from mohamjax.jobs.scheduler import _searched
 from mohamjax.jobs.table import JobTable
-from mohamjax.mapper import layer_mapper as mapper
-from mohamjax.mapper import map_layers
+from mohamjax.mapper import LayerMapper, programs
 from mohamjax.mapper.mapping_operators import MapperRates
-from mohamjax.mapping import evaluate_batch
+from mohamjax.mapper.problems import largest_children_room
+from mohamjax.mapping import Counting, evaluate_batch
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.problem import DesignProblem
 from mohamjax.runtime import platforms
-from mohamjax.runtime.struct import cast
 from mohamjax.search import BUDGETS, Rates, Settings, genetic_problem
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.precompile import made_up_tables
@@ -99,7 +98,7 @@ def problem(scenario: str, genes: str, population: int, real: bool) -> tuple[Any
     config = dataclasses.replace(settings.moham, population=population)
     if real:
         layers, found = application.unique_layers, BUDGETS["tiny"].mapper
-        tables = map_layers(jax.random.key(0), layers, templates, technology, found, cache=mapping_cache())
+        tables = LayerMapper(layers, templates, technology, found, cache=mapping_cache()).search(jax.random.key(0))
     else:
         tables = made_up_tables(application.unique_layers, templates, technology, settings.mapper.entries)
     few = dataclasses.replace(config, population=min(population, 250))
@@ -111,21 +110,21 @@ def co_optimiser(real: bool, genes: str, population: int, islands: int = 1) -> l
     """A generation: breeding, evaluation, survival."""
     space, config = problem("ar-vr", genes, population, real)
     searched = genetic_problem(config)
-    sizes = {"population": population, "immigrants": config.immigrant_count, "archive": config.archive}
+    sizes = Sizes(population=population, immigrants=config.immigrant_count, archive=config.archive)
     rates = jax.tree.map(jnp.float32, PlanRates() if genes == "plans" else Rates())
 
     def arguments() -> tuple[Any, ...]:
-        first = jax.jit(functools.partial(start, problem=searched, islands=islands, **sizes))
+        first = jax.jit(functools.partial(start, problem=searched, islands=islands, sizes=sizes))
         return first(jax.random.key(1), space), space, rates, jnp.int32(1), jnp.bool_(True)
 
-    return [(generations.__wrapped__, arguments, {"problem": searched, "chunk": GENERATIONS if real else 1})]
+    return [(generations.__wrapped__, arguments, {"course": Course(searched, GENERATIONS if real else 1)})]
 
 
 def own_wires(layers: Any, mappings: Any, machines: Any, *, max_children: int) -> Any:
     """Costs of mappings, with the wires of the array that each uses."""
     used = jnp.prod(mappings.spatial.astype(machines.fanout.dtype), axis=3)
     machines = dataclasses.replace(machines, fanout=jnp.moveaxis(used, 1, 2))
-    found = evaluate_batch(layers, mappings, machines, max_children=max_children)
+    found = evaluate_batch(layers, mappings, machines, Counting(max_children=max_children))
     return found.cycles.total, found.cycles.onchip, found.energy.total, found.reason, found.level
 
 
@@ -147,28 +146,25 @@ def mapping(scenario: str) -> list[Part]:
     layers = load_scenario(scenario, warn=lambda _: None).unique_layers
     templates, technology = load_templates(), load_technology()
     config, rates = BUDGETS["paper"].mapper, MapperRates()
-    arrays = jax.device_get(template_arrays(templates, technology, None, jnp.float32))
-    pairs = mapper._pairs(jax.random.key(0), layers, templates, technology, config, rates, {}, {})
-    spaces = mapper._spaces(pairs, layers, templates, arrays, config.padding)
-    block = [pairs[i % len(pairs)] for i in range(config.problems_at_once(len(pairs)))]
-    keys, space = mapper._block(jax.random.key(0), block, spaces, arrays, cast(technology, jnp.float32))
-    sizes = config.population, config.immigrants, config.archive, config.distinct
-    search = {"search": mapper.mapping_search(*sizes, jnp.dtype(jnp.float32))}
-    kind = {"fixed": False, "max_children": mapper._room_of(spaces)}
+    keys, space, *_ = LayerMapper(layers, templates, technology, config).block(jax.random.key(0))
+    sizes = Sizes(config.population, config.immigrants, config.archive)
+    search = {"search": programs.mapping_search(sizes, config.distinct, jnp.dtype(jnp.float32))}
+    levels = max(len(template.levels) for template in templates)
+    kind = {"fixed": False, "max_children": largest_children_room(layers, templates, technology, levels)}
     traced, own = jax.tree.map(jnp.float32, rates), (space.space, space.template, space.technology)
 
     def drawn() -> tuple[Any, Any]:
-        return jax.jit(functools.partial(mapper._start.__wrapped__, **search))(keys, space.space, None, None)
+        return jax.jit(functools.partial(programs.start.__wrapped__, **search))(keys, space.space, None, None)
 
     def told() -> tuple[Any, ...]:
         state, genes = drawn()
-        values = jax.jit(functools.partial(mapper._evaluate.__wrapped__, **kind))(genes, *own)
+        values = jax.jit(functools.partial(programs.evaluate.__wrapped__, **kind))(genes, *own)
         return state, genes, values
 
     return [
-        (mapper._ask.__wrapped__, lambda: (drawn()[0], space.space, traced), search),
-        (mapper._evaluate.__wrapped__, lambda: (drawn()[1], *own), kind),
-        (mapper._tell.__wrapped__, told, search),
+        (programs.ask.__wrapped__, lambda: (drawn()[0], space.space, traced), search),
+        (programs.evaluate.__wrapped__, lambda: (drawn()[1], *own), kind),
+        (programs.tell.__wrapped__, told, search),
     ]
 
 
@@ -191,8 +187,9 @@ def jobs(population: int) -> list[Part]:
     space = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], job_problem(table))
     rates = jax.tree.map(jnp.float32, DEFAULT_RATES)
     chosen = gsharp_problem(("makespan", "energy"))
-    sizes = {"problem": chosen, "population": population, "archive": 128, "generations": 1}
-    return [(_searched.__wrapped__, lambda: (jax.random.split(jax.random.key(0), 1), space, None, rates), sizes)]
+    sizes = Sizes(population=population, immigrants=0, archive=128)
+    static = {"problem": chosen, "sizes": sizes, "generations": 1}
+    return [(_searched.__wrapped__, lambda: (jax.random.split(jax.random.key(0), 1), space, None, rates), static)]
 
 
 def rows(real: bool) -> list[Row]:

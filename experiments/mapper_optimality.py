@@ -20,8 +20,8 @@ from report import header
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.mapper.config import MapperConfig
-from mohamjax.mapper.exhaustive import SpaceSize, map_exhaustively
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.exhaustive import Enumeration, SpaceSize
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 TECHNOLOGY = load_technology()
@@ -77,9 +77,9 @@ def true_fronts(pairs=PAIRS) -> list[tuple[SpaceSize, Front]]:
     out = []
     for _, template, unique in pairs:
         sizes: list[SpaceSize] = []
-        tables = map_exhaustively(
+        tables = Enumeration(
             [unique], [TEMPLATES[template]], TECHNOLOGY, announce=lambda *a, keep=sizes: keep.append(a[2])
-        )
+        ).tables()
         out.append((sizes[0], finite(tables.objectives[0, 0])))
     return out
 
@@ -87,7 +87,7 @@ def true_fronts(pairs=PAIRS) -> list[tuple[SpaceSize, Front]]:
 def searched(seed: int, config: MapperConfig, pairs=PAIRS, **options) -> list[Front]:
     """Fronts of one seed, all pairs side by side."""
     layers, names = list(dict.fromkeys(p[2] for p in pairs)), list(TEMPLATES)
-    tables = map_layers(jax.random.key(seed), layers, list(TEMPLATES.values()), TECHNOLOGY, config, **options)
+    tables = LayerMapper(layers, list(TEMPLATES.values()), TECHNOLOGY, config, **options).search(jax.random.key(seed))
     return [finite(tables.objectives[layers.index(unique), names.index(t)]) for _, t, unique in pairs]
 
 

@@ -32,7 +32,7 @@ from report import header
 from mohamjax.hardware import Dataflow, LevelRule, Template, load_technology
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.mapper.config import MapperConfig
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.one_axis import over_one_axis
 from mohamjax.mapping import Mapping, Sample, constraints, encode, map_space, predict
 from mohamjax.search.fixed import template_of
@@ -116,7 +116,7 @@ def main() -> None:
 
         def mapped(templates: Sequence[Template], seed: int = seed, unique: Any = unique, seen: Any = seen) -> Any:
             key = jax.random.key(seed)
-            return map_layers(key, unique, templates, load_technology(), config, progress=seen.append)
+            return LayerMapper(unique, templates, load_technology(), config, progress=seen.append).search(key)
 
         tables = over_one_axis(mapped, templates, unique, config.entries) if options.one_axis else mapped(templates)
         search_s.append(time.perf_counter() - began - seen[-1].compile_s)

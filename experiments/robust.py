@@ -29,7 +29,7 @@ from search_problem import paragraphs
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates, packaged_templates
 from mohamjax.io.files import csv_text, write_text
-from mohamjax.mapper import map_layers
+from mohamjax.mapper import LayerMapper
 from mohamjax.mapping import MappingTables
 from mohamjax.problem import DesignProblem
 from mohamjax.robust import Packages, RobustResult, RobustSearch
@@ -168,7 +168,7 @@ def main() -> None:
     if missing:
         templates = load_templates(list(packaged_templates()))
         key = jax.random.split(jax.random.key(0), 3)[0]
-        tables = map_layers(key, models.everyone.unique_layers, templates, load_technology(), base.mapper)
+        tables = LayerMapper(models.everyone.unique_layers, templates, load_technology(), base.mapper).search(key)
     for seed in missing:
         row = one_seed(models, dataclasses.replace(base, seed=seed), tables, seed < arguments.every)
         print(row, flush=True)

@@ -23,7 +23,7 @@ from mohamjax.emo import hypervolume
 from mohamjax.emo.loop import Problem, SearchState
 from mohamjax.hardware import PackageParameters
 from mohamjax.io import mapping_cache
-from mohamjax.mapper import map_layers
+from mohamjax.mapper import LayerMapper
 from mohamjax.mapping import MappingTables
 from mohamjax.problem import DesignProblem, DesignSpace, search_keys
 from mohamjax.problem.plan_tables import WEIGHTS, plan_tables
@@ -85,7 +85,8 @@ def prepared(
     problem = DesignProblem(application, templates, package)
     map_key, space_key, search_key = search_keys(0)
     layers, kinds = application.unique_layers, problem.resolved.templates
-    tables = map_layers(map_key, layers, kinds, problem.technology, BUDGETS[budget].mapper, cache=mapping_cache())
+    mapper = LayerMapper(layers, kinds, problem.technology, BUDGETS[budget].mapper, cache=mapping_cache())
+    tables = mapper.search(map_key)
     space = problem.space(space_key, tables, orders=BUDGETS[budget].moham.orders)
     return Case(problem=problem, tables=tables, space=space, search_key=search_key)
 

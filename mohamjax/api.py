@@ -38,7 +38,7 @@ from mohamjax.jobs.job_problem import objective_names
 from mohamjax.jobs.scheduler import JobFront, run_method
 from mohamjax.jobs.table import JobTable
 from mohamjax.mapper.config import MapperConfig, MapperProgress
-from mohamjax.mapper.layer_mapper import map_layers as search_mappings
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.one_axis import over_one_axis
 from mohamjax.mapping import (
     LayerArrays,
@@ -512,8 +512,7 @@ def map_layers(
     told = progress if callable(progress) else ProgressLines().mapping if progress else None
 
     def mapped(templates: Sequence[Template]) -> MappingTables:
-        return search_mappings(
-            key,
+        mapper = LayerMapper(
             layers,
             templates,
             problem.technology,
@@ -522,6 +521,7 @@ def map_layers(
             cache=_store(cache),
             devices=chosen_devices(devices),
         )
+        return mapper.search(key)
 
     templates = problem.resolved.templates
     return over_one_axis(mapped, templates, layers, config.entries) if one_axis else mapped(templates)

@@ -14,9 +14,9 @@ from typing import TypedDict
 import jax
 import jax.numpy as jnp
 
-from mohamjax.emo.loop import MAX_POPULATION, SearchState, generations, start
+from mohamjax.emo.loop import MAX_POPULATION, Course, SearchState, Sizes, generations, start
 from mohamjax.errors import InputError
-from mohamjax.mapper import MapperConfig, MapperProgress, map_layers
+from mohamjax.mapper import LayerMapper, MapperConfig, MapperProgress
 from mohamjax.problem import DesignProblem, search_keys
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.programs import jit_o0_plain_loops, machinery
@@ -123,10 +123,9 @@ def bench(
     told: list[MapperProgress] = []
     application = problem.application
     announce(f"mapping the layers of {application.name}")
-    tables = map_layers(
-        map_key, application.unique_layers, problem.resolved.templates, problem.technology, mapper or settings.mapper,
-        progress=told.append,
-    )  # fmt: skip
+    templates, sizes = problem.resolved.templates, mapper or settings.mapper
+    layer_mapper = LayerMapper(application.unique_layers, templates, problem.technology, sizes, progress=told.append)
+    tables = layer_mapper.search(map_key)
     last = told[-1]
     space = problem.space(space_key, tables, settings.goals, orders=settings.moham.orders)
     rows = []
@@ -161,13 +160,13 @@ def _population(
 ) -> Speed:
     """One size of the population."""
     problem = genetic_problem(config)
-    sizes = {"population": config.population, "immigrants": config.immigrant_count, "archive": config.archive}
-    state = jit_o0_plain_loops(functools.partial(start, problem=problem, islands=1, **sizes))(key, space)
+    sizes = Sizes(population=config.population, immigrants=config.immigrant_count, archive=config.archive)
+    state = jit_o0_plain_loops(functools.partial(start, problem=problem, islands=1, sizes=sizes))(key, space)
     rates = jax.tree.map(jnp.float32, Settings().plan_rates)
 
     def step(state: SearchState, count: int) -> SearchState:
         counted = jnp.bool_(True)
-        return generations(state, space, rates, jnp.int32(count), counted, problem=problem, chunk=config.chunk)[0]
+        return generations(state, space, rates, jnp.int32(count), counted, course=Course(problem, config.chunk))[0]
 
     began = time.perf_counter()
     jax.block_until_ready(step(state, 0))

@@ -33,10 +33,11 @@ import numpy as np  # noqa: E402
 
 import mohamjax as mj  # noqa: E402
 from mohamjax.cli import main  # noqa: E402
+from mohamjax.emo.loop import Course  # noqa: E402
 from mohamjax.hardware import load_technology  # noqa: E402
 from mohamjax.io import CheckpointFile  # noqa: E402
 from mohamjax.mapper import MapperConfig  # noqa: E402
-from mohamjax.mapper.layer_mapper import map_layers  # noqa: E402
+from mohamjax.mapper.layer_mapper import LayerMapper  # noqa: E402
 from mohamjax.runtime.devices import chosen_devices, join  # noqa: E402
 from mohamjax.runtime.struct import take  # noqa: E402
 from mohamjax.search import Search, batches, generations, genetic_problem  # noqa: E402
@@ -99,8 +100,8 @@ def lowered_generations(islands):
     program = batches.generations_of(config, devices)._program
     state = generations.state_like(space, config)
     rates = jax.tree.map(jnp.float32, PlanRates())
-    static = {"problem": genetic_problem(config), "chunk": config.chunk, "migration": config.migration}
-    return program.lower(state, space, rates, jnp.int32(0), jnp.bool_(True), **static).as_text()
+    course = Course(genetic_problem(config), chunk=config.chunk, migration=config.migration)
+    return program.lower(state, space, rates, jnp.int32(0), jnp.bool_(True), course=course).as_text()
 
 
 def evaluations():
@@ -157,10 +158,10 @@ def mapped(devices):
     }
     assert max(map(len, given.values())) > sizes.population + sizes.immigrants
     technology = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), load_technology())
-    second = map_layers(
-        jax.random.key(0), own.application.unique_layers, own.templates, technology, sizes, given=given,
-        from_given=True, devices=chosen_devices(devices),
-    )  # fmt: skip
+    mapper = LayerMapper(
+        own.application.unique_layers, own.templates, technology, sizes, devices=chosen_devices(devices)
+    )
+    second = mapper.descend(jax.random.key(0), given)
     return np.stack([first.objectives, second.objectives])
 
 

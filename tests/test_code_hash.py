@@ -11,7 +11,7 @@ import pytest
 
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.io import MappingCache, mapping_cache
-from mohamjax.mapper import map_layers
+from mohamjax.mapper import LayerMapper
 from mohamjax.runtime.code_hash import code_hash, code_unchanged, of_this_package
 from mohamjax.search import BUDGETS
 from mohamjax.workload import UniqueLayer, WorkloadShape
@@ -75,12 +75,14 @@ def test_modules_of_this_package():
 def test_sets_of_other_code_are_not_taken(tmp_path, monkeypatch):
     layers = [UniqueLayer("conv", WorkloadShape(K=4, C=4, P=4, Q=4))]
     templates, technology = load_templates(["shidiannao"]), load_technology()
-    given = jax.random.key(0), layers, templates, technology, BUDGETS["tiny"].mapper
     cached = []
 
     def tables():
-        found = map_layers(*given, cache=MappingCache(tmp_path), progress=lambda seen: cached.append(seen.cached))
-        return np.asarray(found.objectives)
+        mapper = LayerMapper(
+            layers, templates, technology, BUDGETS["tiny"].mapper,
+            cache=MappingCache(tmp_path), progress=lambda seen: cached.append(seen.cached),
+        )  # fmt: skip
+        return np.asarray(mapper.search(jax.random.key(0)).objectives)
 
     first = tables()
     np.testing.assert_array_equal(tables(), first)

@@ -14,6 +14,7 @@ from random_nests import CHILDREN, LEVELS, pad, random_layer_and_mapping, random
 
 from mohamjax.mapping import (
     REASONS,
+    Counting,
     LayerArrays,
     Mapping,
     area,
@@ -40,7 +41,7 @@ def compiled(links=False):
 
     def evaluate(layers, mappings, machines):
         size = 4 if links else BATCH
-        return evaluate_batch(layers, mappings, machines, links=links, max_children=CHILDREN, block_size=size)
+        return evaluate_batch(layers, mappings, machines, Counting(links=links, max_children=CHILDREN), block_size=size)
 
     return jax.jit(evaluate)
 
@@ -306,7 +307,7 @@ def test_links_only_ever_save_reads(seed):
 
 def one(layer, mapping, machine):
     """All functions of the model on one mapping, without a batch."""
-    counts = count_accesses(layer, mapping, machine, wires=False)
+    counts = count_accesses(layer, mapping, machine, Counting(wires=False))
     time, spent = cycles(counts, machine), energy(counts, machine)
     return counts, time, spent, *validity(counts, mapping, machine), plausible(layer, counts, time, machine)
 
@@ -321,7 +322,9 @@ def test_one_mapping_agrees_jitted_mapped_and_batched():
         mapped = jax.jit(jax.vmap(one))(layers, mappings, machines)
         for n in range(len(batch)):
             assert_same(jax.tree.map(lambda x, n=n: x[n], mapped), jitted(*batch[n]))
-        batched = jax.jit(functools.partial(evaluate_batch, wires=False, block_size=3))(layers, mappings, machines)
+        batched = jax.jit(functools.partial(evaluate_batch, counting=Counting(wires=False), block_size=3))(
+            layers, mappings, machines
+        )
     parts = (batched.counts, batched.cycles, batched.energy, batched.reason, batched.level, batched.plausible)
     assert_same(parts, mapped)
     assert jitted._cache_size() == 1
@@ -333,7 +336,7 @@ def test_shared_layers_and_machines_need_no_copies():
     machine = random_machine(rng, mapping)
     mappings = stack([mapping.replace(keep=rng.random((LEVELS, 3)) < 0.5) for _ in range(7)])
     repeated = [stack([x] * 7) for x in (layer, machine)]
-    function = jax.jit(functools.partial(evaluate_batch, wires=False, block_size=3))
+    function = jax.jit(functools.partial(evaluate_batch, counting=Counting(wires=False), block_size=3))
     with jax.enable_x64(True):
         assert_same(function(layer, mappings, machine), function(repeated[0], mappings, repeated[1]))
 
@@ -389,7 +392,7 @@ def test_too_small_a_table_gives_no_number():
     machine = random_machine(np.random.default_rng(0), mapping).replace(fanout=np.array([[1.0, 1.0], [4.0, 12.0]]))
     with jax.enable_x64(True):
         none, small, large = (
-            jax.jit(functools.partial(count_accesses, max_children=size))(layer, mapping, machine)
+            jax.jit(functools.partial(count_accesses, counting=Counting(max_children=size)))(layer, mapping, machine)
             for size in (0, 32, 36)
         )
     assert np.all(np.isnan(none.hops[1]))
@@ -399,7 +402,7 @@ def test_too_small_a_table_gives_no_number():
 
 @functools.cache
 def without_table():
-    return jax.jit(jax.vmap(functools.partial(count_accesses, max_children=0)))
+    return jax.jit(jax.vmap(functools.partial(count_accesses, counting=Counting(max_children=0))))
 
 
 @few

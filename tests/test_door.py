@@ -583,7 +583,7 @@ def test_search_takes_the_tables_as_they_are(problem, tables, space, result, mon
     def never(*args, **kwargs):
         raise AssertionError("layers were mapped")
 
-    monkeypatch.setattr("mohamjax.search.search.map_layers", never)
+    monkeypatch.setattr("mohamjax.mapper.layer_mapper.LayerMapper.search", never)
     again = mj.search(problem, tables, budget="tiny", seed=0, **TINY)
     same(result, again)
     objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(again.front.designs, space)

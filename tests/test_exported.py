@@ -327,14 +327,15 @@ def test_what_is_read_counts_as_used(folder):
 
 NAMES = """
 from mohamjax.runtime.kept_programs import _name
-from mohamjax.search.config import MohamConfig
-from mohamjax.mapper.layer_mapper import mapping_search
+from mohamjax.search.config import MapperConfig, MohamConfig
+from mohamjax.emo.loop import Sizes
+from mohamjax.mapper.programs import mapping_search
 from mohamjax.search.moham import genetic_problem
 import numpy as np
 
 named = [genetic_problem(MohamConfig()), genetic_problem(MohamConfig(genes="layers")),
          genetic_problem(MohamConfig(objectives=("period", "energy"))),
-         mapping_search(8, 2, 16, True, np.float32), mapping_search(8, 2, 16, False, np.float32)]
+         mapping_search(Sizes(8, 2, 16), True, np.float32), mapping_search(Sizes(8, 2, 16), False, np.float32)]
 names = [repr(_name(value)) for value in named]
 """
 

@@ -16,7 +16,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, resize, template_arrays
 from mohamjax.io import given_mappings
 from mohamjax.mapper.exhaustive import space_size
-from mohamjax.mapper.network_level import NetworkConfig, choose_mappings
+from mohamjax.mapper.network_level import NetworkConfig, NetworkSets, choose_mappings
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area
 from mohamjax.schedule import Setup
 from mohamjax.schedule.fluid import predecessor_bits, simulate
@@ -282,9 +282,8 @@ def test_choices_reach_the_front_of_all_choices():
     found = Wires(sizes=sizes, hops=draw(17) * 1e3)  # pyright: ignore[reportArgumentType]
     times = np.array([1, 3, 1, 2])
     config = NetworkConfig(population=64, generations=40, archive=128)
-    choices, values, (merged_capacity, _) = choose_mappings(
-        jax.random.key(0), tables, found, times, template, TECHNOLOGY, config
-    )
+    sets = NetworkSets(tables, found, times, template)
+    choices, values, (merged_capacity, _) = choose_mappings(jax.random.key(0), sets, TECHNOLOGY, config)
 
     every = np.array(list(itertools.product(range(5), repeat=4)))
     layer = np.arange(4)

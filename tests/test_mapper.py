@@ -18,7 +18,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import resize, template_arrays, template_from_dict
 from mohamjax.io import MappingCache, cache_folder
 from mohamjax.mapper import problems as mapper_context
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapping import (
     Mapping,
     MappingTables,
@@ -73,7 +73,7 @@ def progress():
 
 @pytest.fixture(scope="module")
 def tables(progress):
-    return map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, progress=progress.append)
+    return LayerMapper(LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, progress=progress.append).search(KEY)
 
 
 def padded(tables, u, t, m):
@@ -122,7 +122,7 @@ def test_some_mappings_are_padded_and_none_covers_less_than_its_layer(tables):
     covers = [(covered(rows(tables.mapping, u, t, m)), LAYERS[u].shape.bounds) for u, t, m in entries(tables)]
     assert all((cover >= np.array(bounds)).all() for cover, bounds in covers)
     assert any((cover > np.array(bounds)).any() for cover, bounds in covers)
-    plain = map_layers(KEY, LAYERS[:1], TEMPLATES, TECHNOLOGY, dataclasses.replace(CONFIG, padding=False))
+    plain = LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, dataclasses.replace(CONFIG, padding=False)).search(KEY)
     assert all((covered(rows(plain.mapping, u, t, m)) == LAYERS[u].shape.bounds).all() for u, t, m in entries(plain))
 
 
@@ -265,15 +265,15 @@ def test_progress_counts_every_evaluation(tables, progress):
 
 def test_same_seed_same_tables_whatever_the_company_and_no_recompilation(tables):
     programs, rows_programs = len(PROGRAMS), table_rows._cache_size()
-    alone = map_layers(KEY, LAYERS[1:2], TEMPLATES, TECHNOLOGY, CONFIG)
+    alone = LayerMapper(LAYERS[1:2], TEMPLATES, TECHNOLOGY, CONFIG).search(KEY)
     assert same(rows(tables, slice(1, 2)), alone)
     wider = (dataclasses.replace(LAYERS[0], shape=WorkloadShape(K=30, C=7, P=11, S=5, dilation=(1, 2))),)
-    map_layers(jax.random.key(8), wider, TEMPLATES, TECHNOLOGY, dataclasses.replace(CONFIG, generations=1))
+    LayerMapper(wider, TEMPLATES, TECHNOLOGY, dataclasses.replace(CONFIG, generations=1)).search(jax.random.key(8))
     assert len(PROGRAMS) == programs and table_rows._cache_size() == rows_programs
 
 
 def test_other_seed_other_tables(tables):
-    other = map_layers(jax.random.key(8), LAYERS[:1], TEMPLATES, TECHNOLOGY, CONFIG)
+    other = LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, CONFIG).search(jax.random.key(8))
     assert not same(rows(tables, slice(0, 1)), other)
 
 
@@ -290,7 +290,7 @@ def test_it_beats_random_search_at_equal_evaluations():
     """
     seeds, layers = range(3), LAYERS[:2]
     count = CONFIG.evaluations
-    found = [map_layers(jax.random.key(seed), layers, TEMPLATES, TECHNOLOGY, CONFIG) for seed in seeds]
+    found = [LayerMapper(layers, TEMPLATES, TECHNOLOGY, CONFIG).search(jax.random.key(seed)) for seed in seeds]
 
     @quick_jit
     def random_search(key, context):
@@ -319,21 +319,22 @@ def test_a_given_mapping_takes_part(tables):
     energies = tables.objectives[..., 1]
     frugal = rows(tables.mapping, 0, 1, int(energies[0, 1].argmin()))
     config = dataclasses.replace(CONFIG, generations=0, descent=0)
-    without = map_layers(jax.random.key(9), LAYERS[:1], TEMPLATES, TECHNOLOGY, config)
-    joined = map_layers(jax.random.key(9), LAYERS[:1], TEMPLATES, TECHNOLOGY, config, given={(0, 1): [frugal]})
+    without = LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, config).search(jax.random.key(9))
+    joined = LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, config).search(jax.random.key(9), given={(0, 1): [frugal]})
     assert without.objectives[0, 1, :, 1].min() > energies[0, 1].min()
     assert joined.objectives[0, 1, :, 1].min() <= energies[0, 1].min()
     wrong = dataclasses.replace(frugal, temporal=np.asarray(frugal.temporal) * 2)
     with pytest.raises(InputError, match="layer 0 on template simba: the factors of G multiply"):
-        map_layers(KEY, LAYERS[:1], TEMPLATES, TECHNOLOGY, config, given={(0, 1): [wrong]})
+        LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, config).search(KEY, given={(0, 1): [wrong]})
 
 
 def test_the_cache_gives_the_same_tables_without_searching(tables, tmp_path):
-    first = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path))
+    first = LayerMapper(LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path)).search(KEY)
     files = sorted(tmp_path.iterdir())
     assert len(files) == 9 and all(f.suffix == ".npz" for f in files)
     seen = []
-    again = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path), progress=seen.append)
+    mapper = LayerMapper(LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path), progress=seen.append)
+    again = mapper.search(KEY)
     assert same(first, tables) and same(again, tables)
     assert all(p.evaluations == 0 and p.cached == 9 for p in seen) and seen
 
@@ -343,12 +344,12 @@ def test_the_cache_gives_the_same_tables_without_searching(tables, tmp_path):
     files[2].write_bytes(files[2].read_bytes()[:1000])
     files[0].write_bytes(b"damaged")
     with pytest.warns(UserWarning, match="damaged cache entry") as told:
-        mended = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path))
+        mended = LayerMapper(LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path)).search(KEY)
     assert sum("damaged cache entry" in str(warning.message) for warning in told) == 3
     assert same(mended, tables) and files[0].stat().st_size > 100
 
     other = dataclasses.replace(CONFIG, generations=1)
-    map_layers(KEY, LAYERS[:1], TEMPLATES, TECHNOLOGY, other, cache=MappingCache(tmp_path))
+    LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, other, cache=MappingCache(tmp_path)).search(KEY)
     assert len(list(tmp_path.iterdir())) == 12  # other settings, other entries
 
 
@@ -359,7 +360,7 @@ def test_where_the_cache_lies(monkeypatch, tmp_path):
 
 def test_a_template_that_nothing_fits_has_no_sets():
     broken = toy("tiny", capacity=(2, None))  # three data spaces in two words
-    tables = map_layers(KEY, LAYERS[:1], (broken,), TECHNOLOGY, CONFIG)
+    tables = LayerMapper(LAYERS[:1], (broken,), TECHNOLOGY, CONFIG).search(KEY)
     assert isinstance(tables, MappingTables) and isinstance(tables.mapping, Mapping)
     assert not tables.count.any() and np.isinf(tables.objectives).all()
 
@@ -385,7 +386,7 @@ def test_a_template_that_costs_nothing_has_its_pareto_sets():
         return template_from_dict({"format": "template/1", "name": f"free{area}", "mac": mac, "levels": levels})
 
     deep = max(len(t.levels) for t in TEMPLATES)
-    tables = map_layers(KEY, LAYERS[:2], [template(0), template(1)], TECHNOLOGY, CONFIG, levels=deep)
+    tables = LayerMapper(LAYERS[:2], [template(0), template(1)], TECHNOLOGY, CONFIG, levels=deep).search(KEY)
     assert (np.asarray(tables.count)[:, 0] == 1).all() and (np.asarray(tables.count)[:, 1] > 1).all()
     for u, layer in enumerate(LAYERS[:2]):
         for t, count in enumerate(tables.count[u]):

@@ -12,7 +12,7 @@ from mapping_cases import LEVELS, TECHNOLOGY, TEMPLATES, quick_jit, toy, violati
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_template
-from mohamjax.mapper.exhaustive import map_exhaustively, order_classes, space_size
+from mohamjax.mapper.exhaustive import Enumeration, order_classes, space_size
 from mohamjax.mapper.problems import children_room, context
 from mohamjax.mapping import Mapping, on_own_hardware
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
@@ -98,7 +98,7 @@ def test_its_front_is_that_of_all_mappings(everything):
     assert children_room([problem.space]) > 0  # P and R may run side by side
     values = evaluate(everything[1], problem)
     values = values[np.isfinite(values).all(axis=1)]
-    tables = map_exhaustively([LAYER], [TEMPLATES[SMALL]], TECHNOLOGY, padding=False)
+    tables = Enumeration([LAYER], [TEMPLATES[SMALL]], TECHNOLOGY, padding=False).tables()
     count = int(tables.count[0, 0])
     found = tables.objectives[0, 0, :count]
     true = front(values)
@@ -156,7 +156,7 @@ def test_prescribed_loops_stay_innermost():
 
 def test_a_space_above_the_limit_is_refused():
     with pytest.raises(InputError, match="more than 1,000 mappings of different cost on template small") as error:
-        map_exhaustively([LAYER], [TEMPLATES[SMALL]], TECHNOLOGY, limit=1000, padding=False)
+        Enumeration([LAYER], [TEMPLATES[SMALL]], TECHNOLOGY, limit=1000, padding=False).tables()
     assert "argument `limit`" in str(error.value) and "\n" not in str(error.value)
 
 
@@ -165,9 +165,9 @@ def test_progress_and_sets_of_several_problems():
     layers = [UniqueLayer("dwconv", WorkloadShape(G=4, P=2)), UniqueLayer("fc", WorkloadShape(N=2, K=2))]
     seen, sizes = [], []
     templates = (load_template("eyeriss-released"), TEMPLATES[2])
-    tables = map_exhaustively(
+    tables = Enumeration(
         layers, templates, load_technology(), progress=seen.append, announce=lambda *a: sizes.append(a[2])
-    )
+    ).tables()
     np.testing.assert_array_equal(tables.count > 0, [[0, 1], [1, 1]])
     assert tables.mapping.temporal.shape[-2:] == (LEVELS, len(DIMS))
     assert seen[-1].done == seen[-1].problems == 3

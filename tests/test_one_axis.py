@@ -8,7 +8,7 @@ import pytest
 from mapping_cases import TECHNOLOGY, toy
 
 from mohamjax.hardware import Dataflow, load_template
-from mohamjax.mapper import map_exhaustively, map_layers, one_axis_templates, over_one_axis
+from mohamjax.mapper import Enumeration, LayerMapper, one_axis_templates, over_one_axis
 from mohamjax.mapper.config import MapperConfig
 from mohamjax.mapper.sets import undominated
 from mohamjax.mapping import Mapping, MappingTables
@@ -41,7 +41,7 @@ def test_the_union_is_what_an_enumeration_leaves_of_the_whole_space():
     """Every combination of factors that the whole space has, one by one, beside the sets of the restricted one."""
 
     def enumerated(templates):
-        return map_exhaustively([LAYER], templates, TECHNOLOGY, padding=False)
+        return Enumeration([LAYER], templates, TECHNOLOGY, padding=False).tables()
 
     whole, some = enumerated([TOY]), over_one_axis(enumerated, [TOY], [LAYER])
     assert some.count.shape == (1, 1)
@@ -68,7 +68,7 @@ def test_a_search_keeps_the_rule():
     templates = [load_template("simba"), load_template("shidiannao")]
 
     def mapped(templates):
-        return map_layers(jax.random.key(0), layers, templates, TECHNOLOGY, config)
+        return LayerMapper(layers, templates, TECHNOLOGY, config).search(jax.random.key(0))
 
     tables = over_one_axis(mapped, templates, layers, config.entries)
     assert tables.objectives.shape == (2, 2, 12, 3) and (tables.count > 0).all()
@@ -124,7 +124,7 @@ def test_a_product_of_vit_on_simba():
     layer = UniqueLayer("bmm", WorkloadShape(G=12, N=197, K=64, C=197))
     config = MapperConfig(padding=False)
     tables = over_one_axis(
-        lambda templates: map_layers(jax.random.key(0), [layer], templates, TECHNOLOGY, config),
+        lambda templates: LayerMapper([layer], templates, TECHNOLOGY, config).search(jax.random.key(0)),
         [load_template("simba")],
         [layer],
     )

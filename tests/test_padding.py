@@ -13,8 +13,8 @@ from mapping_cases import ARRAYS, LEVELS, PRIMES, TECHNOLOGY, TEMPLATES, quick_j
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_template
-from mohamjax.mapper.exhaustive import map_exhaustively, space_size
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.exhaustive import Enumeration, space_size
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.mapping_operators import (
     all_neighbours,
     crossover,
@@ -194,7 +194,7 @@ LAYER = UniqueLayer("conv", WorkloadShape(K=7, C=3, P=5))
 
 
 def test_an_enumeration_proves_the_padded_optimum_and_the_mapper_finds_it():
-    tables = map_exhaustively([LAYER], [SMALL], TECHNOLOGY)
+    tables = Enumeration([LAYER], [SMALL], TECHNOLOGY).tables()
     count = int(tables.count[0, 0])
     objectives = tables.objectives[0, 0, :count]
     # Beside it every combination of bounds by itself, enumerated without padding.
@@ -209,7 +209,7 @@ def test_an_enumeration_proves_the_padded_optimum_and_the_mapper_finds_it():
     for cover in itertools.product(*bounds):
         layer = UniqueLayer("conv", WorkloadShape(**dict(zip(DIMS, cover, strict=True))))
         mappings += space_size(layer, SMALL, TECHNOLOGY, padding=False).mappings
-        alone = map_exhaustively([layer], [SMALL], TECHNOLOGY, padding=False)
+        alone = Enumeration([layer], [SMALL], TECHNOLOGY, padding=False).tables()
         every.append(alone.objectives[0, 0, : int(alone.count[0, 0])])
     assert space_size(LAYER, SMALL, TECHNOLOGY).mappings == mappings
     every = np.concatenate(every)
@@ -217,9 +217,9 @@ def test_an_enumeration_proves_the_padded_optimum_and_the_mapper_finds_it():
     for row in front:
         assert (objectives <= row * (1 + 1e-5)).all(axis=1).any()
     # Padding wins here: 5 x 7 x 3 run on 8 children in fewer steps than unpadded.
-    unpadded = map_exhaustively([LAYER], [SMALL], TECHNOLOGY, padding=False).objectives[0, 0, :, 0].min()
+    unpadded = Enumeration([LAYER], [SMALL], TECHNOLOGY, padding=False).tables().objectives[0, 0, :, 0].min()
     assert objectives[:, 0].min() < unpadded
-    found = map_layers(jax.random.key(0), [LAYER], [SMALL], TECHNOLOGY)
+    found = LayerMapper([LAYER], [SMALL], TECHNOLOGY).search(jax.random.key(0))
     assert found.objectives[0, 0, :, 0].min() == pytest.approx(objectives[:, 0].min(), rel=1e-5)
 
 
@@ -232,7 +232,8 @@ def test_primes_run_as_fast_as_their_neighbours():
         "512 keys": UniqueLayer("bmm", WorkloadShape(N=128, C=64, K=512)),
         "513 keys": UniqueLayer("bmm", WorkloadShape(N=128, C=64, K=513)),
     }
-    tables = map_layers(jax.random.key(0), list(layers.values()), [simba, load_template("shidiannao")], TECHNOLOGY)
+    mapper = LayerMapper(list(layers.values()), [simba, load_template("shidiannao")], TECHNOLOGY)
+    tables = mapper.search(jax.random.key(0))
     on_simba, on_shidiannao = (
         dict(zip(layers, np.min(tables.objectives[:, t, :, 0], axis=1).tolist(), strict=True)) for t in range(2)
     )

@@ -15,17 +15,17 @@ from mapping_cases import ARRAYS, random_shape, space
 from test_gsharp import random_table
 
 from mohamjax import emo
-from mohamjax.emo.loop import generations, start
+from mohamjax.emo.loop import Course, Sizes, generations, start
 from mohamjax.emo.nsga2 import _repeated
 from mohamjax.emo.wide import profiles, repeated
 from mohamjax.hardware import PackageParameters
 from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
 from mohamjax.jobs.job_problem import job_problem
 from mohamjax.jobs.scheduler import _searched
-from mohamjax.mapper import layer_mapper as mapper
+from mohamjax.mapper import programs
 from mohamjax.mapper.config import MapperConfig
 from mohamjax.mapper.mapping_operators import MapperRates
-from mohamjax.mapping import evaluate_batch
+from mohamjax.mapping import Counting, evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
 from mohamjax.runtime.blocks import in_fitting_blocks
 from mohamjax.runtime.platforms import accelerated, by_platform, compiler_options, short_scan, traced
@@ -199,11 +199,11 @@ def context(genes):
 def generation(genes):
     own, config = context(genes)
     problem = genetic_problem(config)
-    sizes = {"population": 16, "immigrants": config.immigrant_count, "archive": 16, "islands": 2}
-    first = jax.jit(functools.partial(start, problem=problem, **sizes))
+    sizes = Sizes(population=16, immigrants=config.immigrant_count, archive=16)
+    first = jax.jit(functools.partial(start, problem=problem, islands=2, sizes=sizes))
     state = jax.eval_shape(first, jax.random.key(0), own)
     rates = jax.tree.map(jnp.float32, PlanRates() if genes == "plans" else Rates())
-    step = jax.jit(functools.partial(generations, problem=problem, chunk=2))
+    step = jax.jit(functools.partial(generations, course=Course(problem, chunk=2)))
     return first, step, (state, own, rates, jnp.int32(2), jnp.bool_(True))
 
 
@@ -239,7 +239,7 @@ def batch():
     spaces, machines = jax.tree.map(lambda leaf: leaf[which], (spaces, templates.machine))
     keys = jax.random.split(jax.random.key(0), 150)
     mappings = draw(keys, spaces)
-    return functools.partial(evaluate_batch, max_children=64), (spaces.layer, mappings, machines)
+    return functools.partial(evaluate_batch, counting=Counting(max_children=64)), (spaces.layer, mappings, machines)
 
 
 @functools.cache
@@ -247,19 +247,19 @@ def mapping():
     """The programs of a mapper's generation, with their arguments."""
     spaces, templates = problems()
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    search = mapper.mapping_search(8, 2, 12, True, jnp.dtype(jnp.float32))
+    search = programs.mapping_search(Sizes(8, 2, 12), True, jnp.dtype(jnp.float32))
     keys = jax.random.split(jax.random.key(0), SPACES)
     rates = jax.tree.map(jnp.float32, MapperRates())
-    state, genes = mapper._start.eval_shape(keys, spaces, None, None, search=search)
+    state, genes = programs.start.eval_shape(keys, spaces, None, None, search=search)
     values = jax.ShapeDtypeStruct((SPACES, 10, 3), jnp.float32)
     tried, exists = (jax.ShapeDtypeStruct((SPACES, n), bool) for n in (12, 10))
     return {
-        "ask": (mapper._ask, (state, spaces, rates), {"search": search}),
-        "evaluate": (mapper._evaluate, (genes, spaces, templates, single), {"fixed": False, "max_children": 0}),
-        "tell": (mapper._tell, (state, genes, values), {"search": search}),
-        "neighbours": (mapper._neighbours, (state.archive, tried, spaces), {"count": 10}),
-        "enter": (mapper._enter, (state.archive, tried, genes, exists, values), {}),
-        "finish": (mapper._finish, (state.archive, spaces), {"entries": 6}),
+        "ask": (programs.ask, (state, spaces, rates), {"search": search}),
+        "evaluate": (programs.evaluate, (genes, spaces, templates, single), {"fixed": False, "max_children": 0}),
+        "tell": (programs.tell, (state, genes, values), {"search": search}),
+        "neighbours": (programs.next_neighbours, (state.archive, tried, spaces), {"count": 10}),
+        "enter": (programs.enter, (state.archive, tried, genes, exists, values), {}),
+        "finish": (programs.finish, (state.archive, spaces), {"entries": 6}),
     }
 
 
@@ -268,8 +268,9 @@ def jobs():
     problem = job_problem(random_table(5), jobs=24, accelerators=6)
     stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], problem)
     rates = jax.tree.map(jnp.float32, DEFAULT_RATES)
-    sizes = {"problem": gsharp_problem(("makespan", "energy")), "population": 16, "archive": 16, "generations": 2}
-    return _searched, (jax.random.split(jax.random.key(0), 1), stacked, None, rates), sizes
+    problem = gsharp_problem(("makespan", "energy"))
+    static = {"problem": problem, "sizes": Sizes(population=16, immigrants=0, archive=16), "generations": 2}
+    return _searched, (jax.random.split(jax.random.key(0), 1), stacked, None, rates), static
 
 
 MAPPER = ("ask", "evaluate", "tell", "neighbours", "enter", "finish")

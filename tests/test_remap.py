@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from mohamjax.emo.loop import light_generations
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
 from mohamjax.io import CheckpointFile, mapping_cache
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate
 from mohamjax.problem import DesignProblem
 from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
 from mohamjax.runtime.programs import PROGRAMS
 from mohamjax.schedule import Setup, evaluation_arrays, isolated_cycles
-from mohamjax.search import BUDGETS, Settings, generations, remap, search
+from mohamjax.search import BUDGETS, Search, Settings, generations, remap
 from mohamjax.search.config import RemapConfig
 from mohamjax.search.listener import Silent
 from mohamjax.search.remap import ChipletSample, Remapper, chiplets_of, map_again, with_room
@@ -137,7 +137,7 @@ def application(networks):
 def mapped(application):
     """Tables of the mapper for the networks of `small_search`, with room."""
     key = jax.random.split(jax.random.key(0), 3)[0]
-    tables = map_layers(key, application.unique_layers, TEMPLATES, TECHNOLOGY, MAPPER, cache=mapping_cache())
+    tables = LayerMapper(application.unique_layers, TEMPLATES, TECHNOLOGY, MAPPER, cache=mapping_cache()).search(key)
     return with_room(cut(tables, KEPT), KEPT + ROOM)
 
 
@@ -246,10 +246,9 @@ def test_mappings_that_the_mapper_would_not_make_are_no_start(application, mappe
     strange = dataclasses.replace(strange, keep=~np.asarray(strange.keep))
     config = dataclasses.replace(MAPPER, descent=1)
     found = [
-        map_layers(
-            jax.random.key(0), application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config,
-            given={(0, 0): own, (1, 0): []}, from_given=True, levels=mapped.capacity.shape[-1],
-        )
+        LayerMapper(
+            application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config, levels=mapped.capacity.shape[-1]
+        ).descend(jax.random.key(0), {(0, 0): own, (1, 0): []})
         for own in ([known], [strange, known], [strange])
     ]  # fmt: skip
     assert [table.count[0, 0] > 0 for table in found] == [True, True, False]
@@ -272,10 +271,11 @@ def test_given_mappings_alone_are_kept_where_nothing_descends(application, mappe
             kept[digest] = table
 
     def found(given, cache=None):
-        return map_layers(
-            jax.random.key(0), application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config, given=given,
-            from_given=True, cache=cache, levels=mapped.capacity.shape[-1],
+        mapper = LayerMapper(
+            application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config,
+            cache=cache, levels=mapped.capacity.shape[-1],
         )  # fmt: skip
+        return mapper.descend(jax.random.key(0), given)
 
     alone_, store = found({(0, 0): starts}), Store()
     count = alone_.count[0, 0]
@@ -294,10 +294,9 @@ def test_given_mappings_alone_are_kept_where_nothing_descends(application, mappe
     # A pair that is not searched may have any number.
     many = {(0, 0): starts, (1, 0): [starts[0]] * 500}
     wanted = np.asarray([[True], [False]])
-    less = map_layers(
-        jax.random.key(0), application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config, given=many,
-        from_given=True, wanted=wanted, levels=mapped.capacity.shape[-1],
-    )  # fmt: skip
+    less = LayerMapper(
+        application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config, levels=mapped.capacity.shape[-1]
+    ).descend(jax.random.key(0), many, wanted=wanted)
     assert same(less, alone_)
 
 
@@ -348,14 +347,14 @@ def test_the_first_that_join_help_most():
 @pytest.fixture
 def small_tables(monkeypatch):
     """Searches begin with smaller sets, so that their shapes with room are those of searches in other files."""
-    whole = search.map_layers
-    monkeypatch.setattr(search, "map_layers", lambda *a, **k: cut(whole(*a, **k), KEPT))
+    whole = LayerMapper.search
+    monkeypatch.setattr(LayerMapper, "search", lambda *a, **k: cut(whole(*a, **k), KEPT))
 
 
 def searched(application, folder, *, resume=False, listener=None):
     tiny = BUDGETS["tiny"]
     moham = dataclasses.replace(tiny.moham, population=32, generations=7)
-    result = search.Search(
+    result = Search(
         DesignProblem(application, TEMPLATES), Settings.preset("tiny", moham=moham, remap=REMAP), cache=mapping_cache(),
         checkpoint=CheckpointFile(folder / "checkpoint.npz"), resume=resume, checkpoint_every_s=0.0, listener=listener,
     ).run()  # fmt: skip

@@ -107,7 +107,7 @@ def test_a_search_without_a_checkpoint_begins_anew_in_its_folder(networks, tmp_p
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mohamjax.search.search.map_layers", stop)
+    monkeypatch.setattr("mohamjax.mapper.layer_mapper.LayerMapper.search", stop)
     for more in ([], ["--resume"]):
         assert main(["search", *networks, "--budget", "tiny", *SIZES, "--out", str(tmp_path / "out"), *more]) == 130
         assert "stopped by hand before there was a checkpoint" in capsys.readouterr().err

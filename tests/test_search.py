@@ -247,7 +247,7 @@ def test_a_checkpoint_that_does_not_fit_is_told_before_mapping(networks, results
     def never(*_, **__):
         raise AssertionError("mapped before the complaint")
 
-    monkeypatch.setattr("mohamjax.search.search.map_layers", never)
+    monkeypatch.setattr("mohamjax.mapper.layer_mapper.LayerMapper.search", never)
     shutil.copytree(results, tmp_path / "copy")
     assert search(networks, tmp_path / "copy", "--resume", "--seed", "3") == 2
     assert "checkpoint.npz: the checkpoint is of a search with other inputs" in capsys.readouterr().err

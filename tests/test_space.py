@@ -14,7 +14,7 @@ from mapping_cases import ARRAYS, LEVELS, PRIMES, TEMPLATES, random_shape, space
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_template
 from mohamjax.mapping import validity
-from mohamjax.mapping.accesses import count_accesses
+from mohamjax.mapping.accesses import Counting, count_accesses
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import (
     UNLIMITED,
@@ -103,10 +103,10 @@ def test_samples_keep_every_rule(seed, template):
 
 
 def test_samples_are_valid_for_the_cost_model():
-    verdict = jax.jit(
-        jax.vmap(lambda layer, m, machine: validity(count_accesses(layer, m, machine, wires=False), m, machine,
-                                                    own_fanout=True)[0], in_axes=(None, 0, None))
-    )  # fmt: skip
+    def judged(layer, m, machine):
+        return validity(count_accesses(layer, m, machine, Counting(wires=False)), m, machine, own_fanout=True)[0]
+
+    verdict = jax.jit(jax.vmap(judged, in_axes=(None, 0, None)))
     for template in range(len(TEMPLATES)):
         shape = random_shape(np.random.default_rng(template))
         problem = space(template, shape)

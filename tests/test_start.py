@@ -20,7 +20,7 @@ from mohamjax.cli.bench import _lines
 from mohamjax.emo.loop import light_generations
 from mohamjax.errors import InputError
 from mohamjax.hardware import fits
-from mohamjax.mapper import MapperProgress, map_layers
+from mohamjax.mapper import LayerMapper, MapperProgress
 from mohamjax.runtime.programs import PROGRAMS, use_cache
 from mohamjax.runtime.struct import cast
 from mohamjax.search import Search, Settings, batches, compile_search, finish, generations
@@ -141,11 +141,11 @@ def test_a_stop_by_hand_ends_a_rehearsal(problem, settings, monkeypatch):
     monkeypatch.setattr(Precompilation, "_search", lambda self: None)
     monkeypatch.setattr(Precompilation, "_report", lambda self: reported.append(self))
 
-    def stopped(*_, progress, **__):
-        progress(MapperProgress(problems=2, cached=0, done=0, evaluations=0, total=1, seconds=0.0))
+    def stopped(mapper, *_, **__):
+        mapper.progress(MapperProgress(problems=2, cached=0, done=0, evaluations=0, total=1, seconds=0.0))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mohamjax.search.search.map_layers", stopped)
+    monkeypatch.setattr("mohamjax.mapper.layer_mapper.LayerMapper.search", stopped)
     ended = []
     end = Precompilation.end
     monkeypatch.setattr(Precompilation, "end", lambda self: (ended.append(self), end(self)))
@@ -223,7 +223,7 @@ def test_after_a_search_that_failed_no_report_is_rehearsed(begun):
 def test_made_up_tables_have_the_shapes_of_real_ones(problem, settings):
     technology, templates = problem.technology, problem.resolved.templates
     layers = problem.application.unique_layers
-    real = map_layers(jax.random.key(0), layers, templates, technology, settings.mapper)
+    real = LayerMapper(layers, templates, technology, settings.mapper).search(jax.random.key(0))
     made = made_up_tables(layers, templates, cast(technology, jnp.float32), settings.mapper.entries)
     assert jax.tree.structure(made) == jax.tree.structure(real)
     for a, b in zip(jax.tree.leaves(made), jax.tree.leaves(real), strict=True):

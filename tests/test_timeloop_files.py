@@ -27,7 +27,7 @@ from mohamjax.hardware import (
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.timeloop import evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import write_timeloop, write_timeloop_mappings
-from mohamjax.mapper import MapperConfig, map_layers
+from mohamjax.mapper import LayerMapper, MapperConfig
 from mohamjax.mapping import Mapping, MappingTables, constraints, predict
 from mohamjax.mapping.nest import padded
 from mohamjax.schedule import Setup
@@ -391,7 +391,7 @@ def test_groups_in_parallel_and_padded_mappings_come_back_with_the_same_counts(t
     application = ApplicationModel("toy", (Network("net", (depth, head)),))
     templates, technology = load_templates(["simba", "eyeriss"]), load_technology()
     config = MapperConfig(population=48, generations=8, descent=8)
-    tables = map_layers(jax.random.key(0), application.unique_layers, templates, technology, config)
+    tables = LayerMapper(application.unique_layers, templates, technology, config).search(jax.random.key(0))
     bounds = np.array([layer.shape.bounds for layer in application.unique_layers])
     assert (padded(tables.mapping, bounds[:, None, None])[tables.count > 0] > 1).any()
     assert (np.asarray(tables.mapping.spatial)[0, ..., DIMS.index("G")] > 1).any()

@@ -19,7 +19,7 @@ from mohamjax.hardware.template import with_word_bits
 from mohamjax.io.samples import evaluate_samples, read_architectures, read_samples
 from mohamjax.io.timeloop import read_timeloop
 from mohamjax.io.timeloop_writer import write_timeloop
-from mohamjax.mapping import cycles, evaluate_batch
+from mohamjax.mapping import Counting, cycles, evaluate_batch
 
 BATCH = 32
 
@@ -62,7 +62,9 @@ def test_first_fills_agree_with_plain_rules(seed):
 
 @jax.jit
 def _evaluated(layers, mappings, machines):
-    return evaluate_batch(layers, mappings, machines, first_fills=True, max_children=CHILDREN, block_size=BATCH)
+    return evaluate_batch(
+        layers, mappings, machines, Counting(first_fills=True, max_children=CHILDREN), block_size=BATCH
+    )
 
 
 def test_a_machine_without_the_field_is_one_without_such_ports():

@@ -9,7 +9,7 @@ from conftest import workloads
 from small_codesign import GENERATIONS, SPACE, TECHNOLOGY, application, lanes, problem
 
 from mohamjax.hardware import PackageParameters, template_arrays
-from mohamjax.mapping import evaluate_batch, layer_arrays, offchip_bytes
+from mohamjax.mapping import Counting, evaluate_batch, layer_arrays, offchip_bytes
 from mohamjax.mapping.space import respects
 from mohamjax.runtime.struct import take
 from mohamjax.unico import bracket as bracket_module
@@ -117,7 +117,7 @@ def test_results_are_those_of_the_cost_model(search, full):
     found = measured(full, search.config)
     nests = search.mappings(INDEX[:2], jax.tree.map(lambda leaf: leaf[:2], found.genes))
     app, package = application(), PackageParameters()
-    costs = jax.jit(functools.partial(evaluate_batch, own_fanout=True, wires=False, max_children=0))
+    costs = jax.jit(functools.partial(evaluate_batch, own_fanout=True, counting=Counting(wires=False, max_children=0)))
     for h in range(2):
         machine = template_arrays([SPACE.instance(SPACE.digits(INDEX[h : h + 1])[0])], TECHNOLOGY)
         machine = jax.tree.map(lambda leaf: leaf[0], machine).machine

@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         prepare_folder,
         write_timeloop_mappings,
     )
-    from mohamjax.mapper import map_exhaustively, map_layers, network_choices, over_one_axis
+    from mohamjax.mapper import Enumeration, LayerMapper, network_choices, over_one_axis
     from mohamjax.plot.style import known_format
     from mohamjax.problem.design_problem import runnable
     from mohamjax.schedule import Setup
@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         problems += ", each choice of one axis per dimension by itself"
 
     def enumerated(templates: Sequence[Template]) -> MappingTables:
-        return map_exhaustively(
+        enumeration = Enumeration(
             layers,
             templates,
             technology,
@@ -157,19 +157,19 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 f"{size.classes:,} of different cost"
             ),
         )
+        return enumeration.tables()
 
     def searched(templates: Sequence[Template]) -> MappingTables:
-        return map_layers(
-            search_key,
+        mapper = LayerMapper(
             layers,
             templates,
             technology,
             config,
-            given=given,
             progress=terminal.mapping,
             cache=None if arguments.no_mapping_cache else mapping_cache(),
             devices=devices,
         )
+        return mapper.search(search_key, given=given)
 
     mapped = enumerated if arguments.exhaustive else searched
     terminal.line(f"counting the mappings of {problems}" if arguments.exhaustive else f"mapping {problems}; compiling")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+import types
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+
+Array = TypeVar("Array", np.ndarray, jax.Array)
+"""Arrays of one library: functions that take those of NumPy return those of NumPy."""
+
+
+def library_of(values: np.ndarray | jax.Array) -> types.ModuleType:
+    """The library whose functions apply to the values: NumPy for its own arrays, `jax.numpy` for all others."""
+    return np if isinstance(values, np.ndarray | np.floating) else jnp
 
 
 def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
@@ -23,8 +32,8 @@ def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
     return jax.enable_x64(True)
 
 
-def check_shape(objectives: Any) -> None:
-    """Complains where objectives, NumPy's or JAX's, have not two axes or are none.
+def check_shape(objectives: np.ndarray | jax.Array) -> None:
+    """Complains where objectives do not have two axes, or where there is no objective.
 
     Raises:
         ValueError: If so.
@@ -37,7 +46,7 @@ def as_objectives(objectives: ArrayLike) -> jax.Array:
     """`[N, M]` floats with NaN replaced by +inf; integers become the default float.
 
     Raises:
-        ValueError: If the array has not two axes or no objective.
+        ValueError: If the array does not have two axes, or has no objective.
     """
     values = jnp.asarray(objectives)
     check_shape(values)
@@ -46,31 +55,31 @@ def as_objectives(objectives: ArrayLike) -> jax.Array:
     return jnp.where(jnp.isnan(values), jnp.asarray(jnp.inf, values.dtype), values)
 
 
-def positive(objectives: Any) -> Any:
+def positive(objectives: Array) -> Array:
     """Objectives of which logarithms can be taken: what costs nothing costs the smallest normal number of its dtype.
 
     Such a design stays better than all that cost something, and finite, where the logarithm of 0 would shut it out.
 
     Args:
-        objectives: floats of any shape, not negative, NumPy's or JAX's; NaN and +inf stay.
+        objectives: floats of any shape, not negative; NaN and +inf stay.
     """
-    library = np if isinstance(objectives, np.ndarray | np.floating) else jnp
+    library = library_of(objectives)
     return library.maximum(objectives, library.finfo(objectives.dtype).tiny)
 
 
 def measured(objectives: jax.Array, log: bool) -> jax.Array:
-    """Objectives as distances between them are measured: their logarithms, or themselves."""
+    """The values between which distances are measured: the logarithms of objectives, or the objectives themselves."""
     return jnp.log(positive(objectives)) if log else objectives
 
 
-def with_spare_rows(objectives: Any) -> np.ndarray:
-    """`[N, M]` objectives with rows of +inf at the end, up to a power of two: for sets of any size that come once.
+def with_spare_rows(objectives: ArrayLike) -> np.ndarray:
+    """`[N, M]` objectives with rows of +inf at the end, up to a power of two.
 
-    For what compiles per N: survival prefers every finite row to these, and no hypervolume gains by them. No rows stay
-    none.
+    For functions that compile once per N, where sets of many sizes come one after the other: survival prefers every
+    finite row to these, and they add nothing to a hypervolume. An empty set stays empty.
 
     Args:
-        objectives: `[N, M]` floats, NumPy.
+        objectives: `[N, M]` floats.
     """
     values = np.asarray(objectives)
     spare = (1 << (len(values) - 1).bit_length()) - len(values) if len(values) else 0

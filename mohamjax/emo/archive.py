@@ -6,7 +6,7 @@ Axes: C slots (capacity), B rows of a batch, M objectives, all minimised.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +16,18 @@ from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives, measured
 from mohamjax.emo.exclusive import guarded
-from mohamjax.emo.wide import enter_chunks
+from mohamjax.emo.wide import Chunks, Slots, enter_chunks
 from mohamjax.runtime.platforms import by_platform
 from mohamjax.runtime.struct import record
+
+Genes = TypeVar("Genes")
+"""A pytree of arrays that describe individuals."""
 
 _CHUNK = 512  # rows entered at once: the work is O(B (C + _CHUNK)), linear in B
 
 
 @record
-class Archive:
+class Archive(Generic[Genes]):
     """Mutually non-dominated, distinct designs in C slots.
 
     Attributes:
@@ -34,15 +37,15 @@ class Archive:
         thinned: `[]` int32, non-dominated designs given up so far because the archive was full.
     """
 
-    genes: Any
+    genes: Genes
     objectives: jax.Array
     valid: jax.Array
     thinned: jax.Array
 
 
 def archive_init(
-    capacity: int, genes_example: Any, n_objectives: int, dtype: jax.typing.DTypeLike = jnp.float32
-) -> Archive:
+    capacity: int, genes_example: Genes, n_objectives: int, dtype: jax.typing.DTypeLike = jnp.float32
+) -> Archive[Genes]:
     """An empty archive. Not jitted.
 
     Args:
@@ -57,9 +60,9 @@ def archive_init(
     if n_objectives < 1 or capacity < 2 * n_objectives:
         raise ValueError(f"capacity: expected at least 2 slots per objective (M = {n_objectives}), got {capacity}")
 
-    def empty(leaf: Any) -> jax.Array:
-        leaf = jnp.asarray(leaf)
-        return jnp.zeros((capacity, *leaf.shape), leaf.dtype)
+    def empty(leaf: ArrayLike) -> jax.Array:
+        one = jnp.asarray(leaf)
+        return jnp.zeros((capacity, *one.shape), one.dtype)
 
     return Archive(
         genes=jax.tree.map(empty, genes_example),
@@ -76,36 +79,36 @@ def archive_size(archive: Archive) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames="log_crowding")
 def archive_update(
-    archive: Archive,
-    genes: Any,
+    archive: Archive[Genes],
+    genes: Genes,
     objectives: ArrayLike,
     *,
     log_crowding: bool = False,
     box: tuple[ArrayLike, ArrayLike] | None = None,
-) -> Archive:
+) -> Archive[Genes]:
     """Enter a batch; jitted, B, C and M static, vmappable over archives.
 
     A row enters if all its objectives are finite and no row of archive or batch dominates or (an earlier one)
     equals it; rows that it dominates leave. If more than C remain, the row with the smallest crowding
-    distance (as `crowding_distance`, over the remaining rows as one front; ties: the oldest slot) leaves, its
-    neighbours' distances are brought up to date, and so on until C remain: the extremes of every objective
-    have infinite distance and stay. A design given up so is forgotten, hence a later one that only it
-    dominates may enter. With a box those that reach furthest in it along one of some directions stay as well
-    (`emo.exclusive`; of 1,024, but C / 2 and C - 2 M at most): along these the hypervolume never falls. Large batches
-    enter in chunks of 512 rows, in order, and are thinned after each.
-    Accelerators do so in other steps (`emo.wide`) and keep the same rows.
+    distance leaves, its neighbours' distances are brought up to date, and so on until C remain. Distances are those of
+    `crowding_distance` over the remaining rows as one front; of equal ones the oldest slot leaves. The extremes of
+    every objective have infinite distance and stay. A design given up in this way is forgotten, hence a later one that
+    only it dominates may enter. With a box, the rows that reach furthest in it along some directions stay as well
+    (`emo.exclusive`; there are 1,024 directions, and at most C / 2 and C - 2 M such rows): along these the hypervolume
+    never falls. Large batches enter in chunks of 512 rows, in order, and the archive is thinned after each.
+    Accelerators take other steps (`emo.wide`) and keep the same rows.
 
     Args:
         archive: From `archive_init` or an earlier update.
-        genes: pytree as in `archive_init`, every leaf `[B, ...]`.
+        genes: pytree of the structure given to `archive_init`, every leaf `[B, ...]`.
         objectives: `[B, M]` floats, cast to the archive's dtype.
         log_crowding: static; thin by the crowding of the objectives' logarithms, which keeps a front over several
             orders of magnitude evenly filled. Objectives must then not be negative.
-        box: ideal and reference point, `[M]` each, the latter larger, in units of the objectives; measured on
-            logarithms likewise.
+        box: ideal and reference point, `[M]` each, the latter larger, in units of the objectives. With `log_crowding`
+            their logarithms are taken too.
 
     Raises:
-        ValueError: If the number of objectives is not the archive's, or the genes have other shapes.
+        ValueError: If the number of objectives is not that of the archive, or the genes have other shapes.
     """
     new = as_objectives(objectives).astype(archive.objectives.dtype)
     capacity, m = archive.objectives.shape
@@ -125,28 +128,30 @@ def archive_update(
     padded = jnp.pad(new, ((0, chunks * chunk - batch), (0, 0)), constant_values=jnp.inf)
     source = jnp.arange(chunks * chunk, dtype=jnp.int32) + capacity
     corners = None if box is None else measured(jnp.stack([jnp.asarray(x, new.dtype) for x in box]), log_crowding)
-    state = (archive.objectives, archive.valid, jnp.arange(capacity, dtype=jnp.int32), archive.thinned)
-    rows = (padded.reshape(chunks, chunk, m), source.reshape(chunks, chunk))
+    slots = Slots(archive.objectives, archive.valid, jnp.arange(capacity, dtype=jnp.int32), archive.thinned)
+    rows = Chunks(padded.reshape(chunks, chunk, m), source.reshape(chunks, chunk))
     enter = functools.partial(_enter_chunks, log_crowding=log_crowding)
     wide = functools.partial(enter_chunks, log_crowding=log_crowding)
-    kept, valid, origin, thinned = by_platform(*state, *rows, corners, cpu=enter, wide=wide)
+    after: Slots = by_platform(slots, rows, corners, cpu=enter, wide=wide)
     # Only unused slots could still point at a row of the padding.
-    origin = jnp.where(valid, origin, 0)
+    origin = jnp.where(after.valid, after.origin, 0)
     held = jax.tree.map(lambda old, add: jnp.concatenate([old, add])[origin], archive.genes, genes)
-    return Archive(genes=held, objectives=kept, valid=valid, thinned=thinned)
+    return Archive(genes=held, objectives=after.objectives, valid=after.valid, thinned=after.thinned)
 
 
-def _enter_chunks(kept, valid, origin, thinned, rows, source, corners, *, log_crowding):
-    """Chunks `[chunks, R, M]` into the archive one after another; as `wide.enter_chunks`."""
+def _enter_chunks(slots: Slots, chunks: Chunks, corners: jax.Array | None, *, log_crowding: bool) -> Slots:
+    """What `wide.enter_chunks` does, in the form for processors."""
 
-    def enter(state, rows):
-        return _enter(*state, *rows, corners=corners, log_crowding=log_crowding), None
+    def enter(slots: Slots, chunk: Chunks) -> tuple[Slots, None]:
+        return _enter(slots, chunk, corners, log_crowding=log_crowding), None
 
-    return lax.scan(enter, (kept, valid, origin, thinned), (rows, source))[0]
+    return lax.scan(enter, slots, chunks)[0]
 
 
-def _enter(kept, valid, origin, thinned, rows, source, *, corners, log_crowding):
-    """One chunk into the archive: `(objectives [C, M], valid [C], origin [C], thinned)`."""
+def _enter(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_crowding: bool) -> Slots:
+    """The slots after one chunk `[R, ...]` has entered."""
+    kept, valid, origin, thinned = slots
+    rows, source = batch
     capacity, chunk = kept.shape[0], rows.shape[0]
     candidate = jnp.all(jnp.isfinite(rows), axis=1)
     # Unused slots and rejected rows are +inf, which covers no finite row.
@@ -172,7 +177,7 @@ def _enter(kept, valid, origin, thinned, rows, source, *, corners, log_crowding)
     slot = jnp.argsort(~alive, stable=True)[:capacity]
     valid = alive[slot]
     kept = jnp.where(valid[:, None], objectives[slot], jnp.inf)
-    return kept, valid, jnp.concatenate([origin, source])[slot], thinned + excess
+    return Slots(kept, valid, jnp.concatenate([origin, source])[slot], thinned + excess)
 
 
 def _covers(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -103,7 +103,7 @@ def exclusive_volume(inside: jax.Array, directions: int = DIRECTIONS) -> jax.Arr
 
 
 def guarded(values: jax.Array, alive: jax.Array, corners: jax.Array | None, capacity: int) -> jax.Array:
-    """`[N]` bool: rows that a full archive keeps whatever their crowding, half of its slots at most.
+    """`[N]` bool: rows that a full archive keeps for any crowding, half of its slots at most.
 
     Args:
         values: `[N, M]` floats, as distances between them are measured.

@@ -16,7 +16,7 @@ def distinct_front(objectives: np.ndarray) -> np.ndarray:
     Returns:
         `[K]` int, by the first objective upward, then by the second, and so on.
     """
-    order = np.lexsort(objectives.T[::-1])  # whatever dominates a row comes before it
+    order = np.lexsort(objectives.T[::-1])  # rows that dominate a row come before it
     keep = np.zeros(len(order), int)
     found = np.empty((len(order), objectives.shape[1]), objectives.dtype)  # what is kept, without gaps
     count = 0

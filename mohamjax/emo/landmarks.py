@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mohamjax.emo._arrays import as_objectives, check_shape, positive, precision
+from mohamjax.emo._arrays import Array, as_objectives, check_shape, library_of, positive, precision
 
 
 def knee_point(front: ArrayLike, *, log: bool = False) -> jax.Array:
@@ -35,12 +34,12 @@ def knee_point(front: ArrayLike, *, log: bool = False) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames="log")
 def _knee_point(f: jax.Array, log: bool) -> jax.Array:
-    return _knee(f, log, jnp).astype(jnp.int32)
+    return _knee(f, log).astype(jnp.int32)
 
 
-def _knee(f: Any, log: bool, library: Any) -> Any:
-    """The row, or -1, with JAX's or NumPy's operations."""
-    x = library
+def _knee(f: Array, log: bool) -> Array:
+    """The row of the knee, or -1."""
+    x = library_of(f)
     if f.shape[0] == 0:
         return x.asarray(-1)
     taken = x.all(x.isfinite(f) & (f > 0) if log else x.isfinite(f), axis=1)
@@ -78,16 +77,16 @@ def _extremes(f: jax.Array) -> jax.Array:
 
 
 def landmark_rows(front: ArrayLike) -> list[int]:
-    """Rows as of `extremes`, and last as of `knee_point` on logarithms, on the host: nothing is compiled.
+    """The rows that `extremes` finds and the one that `knee_point` finds on logarithms; nothing is compiled.
 
     Args:
-        front: `[N, M]` floats, minimised, N >= 1, not negative; what costs nothing costs next to nothing (`positive`).
+        front: `[N, M]` floats, minimised, N >= 1, not negative; a cost of 0 counts as next to nothing (`positive`).
 
     Returns:
-        M + 1 rows: of the least of each objective, and of the knee, which is -1 where no row is finite.
+        M + 1 rows: those with the least of each objective, then the knee, which is -1 where no row is finite.
 
     Raises:
-        ValueError: If the front is empty, has not two axes or no objective.
+        ValueError: If the front is empty, does not have two axes, or has no objective.
     """
     values = np.asarray(front)
     check_shape(values)
@@ -95,5 +94,5 @@ def landmark_rows(front: ArrayLike) -> list[int]:
         raise ValueError("front: an empty front has no landmarks")
     values = np.where(np.isnan(values), np.inf, values)
     with np.errstate(invalid="ignore"):  # where no row takes part
-        knee = _knee(positive(values), True, np)
+        knee = _knee(positive(values), True)
     return [*values.argmin(axis=0).tolist(), int(knee)]

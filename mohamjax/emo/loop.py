@@ -2,7 +2,7 @@
 
 Axes: I islands, P population, N candidates, A archive, M objectives. A problem supplies pure functions of one
 population; the program vmaps `ask` and `tell` over the islands around an evaluation of all their candidates at once.
-Python owns only the loop over calls (`moham.run`).
+Python owns only the loop over calls (`search.generations`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Generic, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 
 from mohamjax import emo
+from mohamjax.emo.archive import Genes
+from mohamjax.emo.nsga2 import Draft
 from mohamjax.runtime.kept_programs import kept_jit
 from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import record, take
@@ -24,84 +26,111 @@ from mohamjax.runtime.struct import record, take
 MAX_POPULATION = 2**20
 """Individuals of a generation; far more than pay off, and few enough for arrays of them."""
 
-Genes = Any
-Context = Any
-Rates = Any
+Context = TypeVar("Context")
+"""A pytree of arrays: the data of one problem."""
+
+Rates = TypeVar("Rates")
+"""A pytree of arrays: probabilities of the operators."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class Sizes:
+    """Sizes of the search of one population; static.
+
+    Attributes:
+        population: P, individuals that survive a generation.
+        immigrants: random individuals among the candidates of a generation; N - P.
+        archive: A, non-dominated individuals that are remembered.
+    """
+
+    population: int
+    immigrants: int
+    archive: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem(Generic[Draft, Genes, Context, Rates]):
     """What is searched: pure functions of one population, hashable so that a program compiles once per problem.
 
     Attributes:
         sample: `(key, context) -> draft`, one random individual; the key is consumed.
         vary: `(key, parent_a, parent_b, context, rates) -> (draft_a, draft_b)`, one pair; the key is consumed.
         evaluate: `(genes [N, ...], context) -> objectives [N, M]`, smaller is better, +inf where an individual has no
-            result, and as `emo.constrained` has it where it breaks a limit.
+            result, and those of `emo.constrained` where it breaks a limit.
         observe: `(archive objectives [A, M], context) -> []`, a figure of merit of the archive (hypervolume) that
             `Metrics` reports for every generation; None reports NaN.
-        fitness: `(objectives [N, M], context) -> [N, F]`, as of `emo.NSGA2`.
-        log_archive: as `log_crowding` of `emo.Archived`.
-        distinct: as of `emo.NSGA2`.
-        grow: `(drafts [N, ...], context, rates) -> genes [N, ...]`, what `sample` and `vary` leave to do, for all
-            candidates at once; `rates` is None where all drafts are of `sample`. None: drafts are genes.
-        box: `context -> (ideal [M], reference [M])`, as of `emo.NSGA2`.
+        fitness: `(objectives [N, M], context) -> [N, F]`, see `emo.NSGA2`.
+        log_archive: see `log_crowding` of `emo.Archived`.
+        distinct: see `emo.NSGA2`.
+        grow: `(drafts [N, ...], context, rates) -> genes [N, ...]`, completes what `sample` and `vary` begin, for all
+            candidates at once; `rates` is None where `sample` made all drafts. None: drafts are genes.
+        box: `context -> (ideal [M], reference [M])`, see `emo.NSGA2`.
     """
 
-    sample: Callable[[jax.Array, Context], Genes]
-    vary: Callable[[jax.Array, Genes, Genes, Context, Rates], tuple[Genes, Genes]]
+    sample: Callable[[jax.Array, Context], Draft]
+    vary: Callable[[jax.Array, Genes, Genes, Context, Rates], tuple[Draft, Draft]]
     evaluate: Callable[[Genes, Context], jax.Array]
     observe: Callable[[jax.Array, Context], jax.Array] | None = None
     fitness: Callable[[jax.Array, Context], jax.Array] | None = None
     log_archive: bool = False
     distinct: bool = False
-    grow: Callable[[Any, Context, Rates | None], Genes] | None = None
+    grow: Callable[[Draft, Context, Rates | None], Genes] | None = None
     box: Callable[[Context], tuple[jax.Array, jax.Array]] | None = None
 
     def random(self, keys: jax.Array, context: Context) -> Genes:
         """Random individuals `[N, ...]`, one for each of the keys `[N]`, which are consumed."""
         drafts = jax.vmap(lambda key: self.sample(key, context))(keys)
-        return drafts if self.grow is None else self.grow(drafts, context, None)
+        return cast(Genes, drafts) if self.grow is None else self.grow(drafts, context, None)
 
-    def search(self, *, population: int, immigrants: int, archive: int, objectives: int, dtype: Any) -> emo.Archived:
+    def search(self, sizes: Sizes, objectives: int, dtype: jax.typing.DTypeLike) -> emo.Archived[Draft, Genes]:
         """NSGA-II of these functions, with `context` for its context, and `rates` beside it for `ask`.
 
         Args:
-            population: P.
-            immigrants: random individuals among the candidates of a generation.
-            archive: capacity.
+            sizes: of the search.
             objectives: M.
             dtype: of the objectives.
         """
         fitness, grow, box = self.fitness, self.grow, self.box
-        search = emo.NSGA2(
+        search: emo.NSGA2[Draft, Genes] = emo.NSGA2(
             sample=lambda key, context, rates=None: self.sample(key, context),
             vary=lambda key, a, b, context, rates: self.vary(key, a, b, context, rates),
-            population=population,
+            population=sizes.population,
             objectives=objectives,
-            immigrants=immigrants,
+            immigrants=sizes.immigrants,
             dtype=dtype,
             fitness=None if fitness is None else lambda values, context: fitness(values, context),
             distinct=self.distinct,
             grow=None if grow is None else lambda drafts, context, rates=None: grow(drafts, context, rates),
             box=None if box is None else lambda context: box(context),
         )
-        return emo.Archived(search, archive, self.log_archive)
+        return emo.Archived(search, sizes.archive, self.log_archive)
+
+    def search_in(self, key: jax.Array, context: Context, sizes: Sizes) -> emo.Archived[Draft, Genes]:
+        """The search of a problem, whose evaluation tells number and dtype of the objectives.
+
+        Args:
+            key: typed key; only its kind matters.
+            context: the data of the problem.
+            sizes: of the search.
+        """
+        genes = jax.eval_shape(lambda: self.random(key[None], context))
+        values = jax.eval_shape(self.evaluate, genes, context)
+        return self.search(sizes, values.shape[1], values.dtype)
 
 
 @record
-class SearchState:
+class SearchState(Generic[Genes]):
     """All that a search carries from one generation to the next; a checkpoint holds exactly this.
 
     Attributes:
-        population: `emo.NSGA2State` with a leading `[I]`: the survivors, and a key of each island's own. Generations
-            of random numbers count from 0, the first population.
+        population: `emo.NSGA2State` with a leading `[I]`: the survivors, and a key for each island. The random numbers
+            of generation 0 are those of the first population.
         archive: `emo.Archive` with a leading `[I]`: every non-dominated design seen.
         candidates: pytree of `[I, N, ...]`, genes that wait for their evaluation.
     """
 
-    population: emo.NSGA2State
-    archive: emo.Archive
+    population: emo.NSGA2State[Genes]
+    archive: emo.Archive[Genes]
     candidates: Genes
 
 
@@ -113,7 +142,7 @@ class Metrics:
         stability: `[I]` float, largest finite crowding distance of the first front (stop rule).
         front_size: `[I]` int32, members of the archive.
         best: `[I, M]` float, smallest value of each objective in the archive.
-        merit: `[I]` float, what `Problem.observe` says of the archive.
+        merit: `[I]` float, the result of `Problem.observe`.
     """
 
     stability: jax.Array
@@ -124,12 +153,13 @@ class Metrics:
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """What `jax.shard_map` has spread over devices, for a program inside it.
+    """How `jax.shard_map` has spread a search over devices, for a program inside it; static.
 
     Attributes:
         axis: of the mesh.
         devices: number of devices along it.
-        islands: a device has islands of its own; else all have the only one, and evaluate their part of its candidates.
+        islands: whether each device has islands of its own; if not, all have the only island, and each evaluates a
+            part of its candidates.
     """
 
     axis: str
@@ -149,13 +179,11 @@ def evolved(
     seeds: Genes | None,
     rates: Rates,
     *,
-    problem: Problem,
-    population: int,
-    immigrants: int,
-    archive: int,
+    problem: Problem[Draft, Genes, Context, Rates],
+    sizes: Sizes,
     generations: int,
-) -> tuple[emo.ArchivedState, jax.Array]:
-    """A whole search of one population, for those that need no word in between. Not jitted; callers vmap.
+) -> tuple[emo.ArchivedState[Genes], jax.Array]:
+    """A whole search of one population that reports nothing before its end. Not jitted; callers vmap.
 
     Args:
         key: typed key, consumed.
@@ -163,16 +191,13 @@ def evolved(
         seeds: genes `[K, ...]`, K <= P, of the first population, or None.
         rates: operator probabilities.
         problem: what is searched.
-        population: P.
-        immigrants: random individuals per generation.
-        archive: capacity of the archive.
+        sizes: of the search.
         generations: G, after the first population.
 
     Returns:
         The state, and the least of every objective in the archive after each generation `[G + 1, M]`.
     """
-    sizes = {"population": population, "immigrants": immigrants, "archive": archive}
-    search = problem.search(**sizes, **_objectives(key, context, problem))
+    search = problem.search_in(key, context, sizes)
     state, candidates = search.opening(key, seeds, context=context)
     state, _, best = emo.evolve(
         state,
@@ -187,91 +212,90 @@ def evolved(
     return state, best
 
 
-def _objectives(key: jax.Array, context: Context, problem: Problem) -> dict[str, Any]:
-    """Number and dtype of the objectives."""
-    genes = jax.eval_shape(lambda: problem.random(key[None], context))
-    values = jax.eval_shape(problem.evaluate, genes, context)
-    return {"objectives": values.shape[1], "dtype": values.dtype}
-
-
 def start(
     key: jax.Array,
     context: Context,
     number: jax.typing.ArrayLike = 0,
     *,
-    problem: Problem,
+    problem: Problem[Draft, Genes, Context, Rates],
     islands: int,
-    population: int,
-    immigrants: int,
-    archive: int,
-) -> SearchState:
+    sizes: Sizes,
+) -> SearchState[Genes]:
     """The state before the first generation; its random candidates wait to be evaluated. Not jitted.
 
     Args:
         key: typed key of the whole search.
         context: arrays that the problem's functions read.
-        number: `[]` int32, draws the immigrants among the candidates, which joined the first population by number 0.
+        number: `[]` int32, from which the immigrants among the candidates are drawn; 0 for the first population.
         problem: what is searched.
         islands: I.
-        population: P.
-        immigrants: random individuals per generation; N - P.
-        archive: capacity of each island's archive.
+        sizes: of each island.
     """
-    sizes = {"population": population, "immigrants": immigrants, "archive": archive}
-    search = problem.search(**sizes, **_objectives(key, context, problem))
+    search = problem.search_in(key, context, sizes)
 
-    def one(key: jax.Array) -> SearchState:
+    def one(key: jax.Array) -> SearchState[Genes]:
         state, candidates = search.opening(key, draw=jax.random.fold_in(key, number), context=context)
         return SearchState(population=state.population, archive=state.archive, candidates=candidates)
 
     return jax.vmap(one)(island_keys(key, islands))
 
 
-@functools.partial(kept_jit, static_argnames=("problem", "chunk", "migration", "spread"))
+@dataclasses.dataclass(frozen=True)
+class Course(Generic[Draft, Genes, Context, Rates]):
+    """What the calls of a search have in common; static.
+
+    Attributes:
+        problem: what is searched.
+        chunk: most generations of a call.
+        migration: generations from one migration to the next; 0 for none.
+        spread: how the search is spread over devices where it runs inside `jax.shard_map` (`search.spread`).
+    """
+
+    problem: Problem[Draft, Genes, Context, Rates]
+    chunk: int
+    migration: int = 0
+    spread: Spread | None = None
+
+
+@functools.partial(kept_jit, static_argnames=("course",))
 def generations(
-    state: SearchState,
+    state: SearchState[Genes],
     context: Context,
     rates: Rates,
     count: jax.typing.ArrayLike,
     counted: jax.typing.ArrayLike = True,
     *,
-    problem: Problem,
-    chunk: int,
-    migration: int = 0,
-    spread: Spread | None = None,
-) -> tuple[SearchState, Metrics]:
-    """`count` generations in one call; jitted, recompiles per problem, shapes and `chunk`.
+    course: Course[Draft, Genes, Context, Rates],
+) -> tuple[SearchState[Genes], Metrics]:
+    """`count` generations in one call; jitted, recompiles per course and shapes.
 
     A generation evaluates the candidates that wait, lets them compete with the population for survival, enters them
     into the archive, and asks for the next ones: offspring (as many as parents) and random immigrants (MOHaM, Section
-    V-B; docs/concepts/designs.md). What is to be evaluated in any case, seeds for instance, is put in the place of the
-    candidates. Every `migration` generations the best of every island (as survival sorts them) take the places of the
-    random immigrants of the next one, those of the last one on the first: a ring. They compete there as candidates do.
+    V-B; docs/concepts/designs.md). Seeds, and others that are to be evaluated in any case, are put in the place of the
+    candidates. The islands are a ring: every `migration` generations the best of every island, in the order of
+    survival, take the places of the random immigrants of the next island, and compete there with its candidates.
 
     Args:
         state: from `start` or an earlier call.
         context: arrays that the problem's functions read.
         rates: operator probabilities, traced.
-        count: `[]` int, generations to do, at most `chunk`; traced.
-        counted: `[]` bool, whether they count as generations: else random numbers go on as if there had been none.
-        problem: what is searched.
-        chunk: most generations of a call.
-        migration: generations from one migration to the next; 0 for none.
-        spread: what is spread over devices, where this runs inside `jax.shard_map` (`search.spread`).
+        count: `[]` int, generations to do, at most `course.chunk`; traced.
+        counted: `[]` bool, whether they count as generations; if not, random numbers go on as if there had been none.
+        course: what is searched, and how.
 
     Returns:
         The state, and the metrics of the generations `[chunk, I, ...]`, of which the first `count` mean something.
     """
+    problem, migration, spread = course.problem, course.migration, course.spread
     size = state.population.rank.shape[1]
-    search = problem.search(
+    sizes = Sizes(
         population=size,
         immigrants=jax.tree.leaves(state.candidates)[0].shape[1] - size,
         archive=state.archive.valid.shape[1],
-        objectives=state.archive.objectives.shape[-1],
-        dtype=state.archive.objectives.dtype,
     )
+    search = problem.search(sizes, state.archive.objectives.shape[-1], state.archive.objectives.dtype)
 
-    def tell(own: emo.ArchivedState, candidates: Genes, objectives: jax.Array) -> emo.ArchivedState:
+    def tell(own: emo.ArchivedState[Genes], candidates: Genes, objectives: jax.Array) -> emo.ArchivedState[Genes]:
         told = jax.vmap(functools.partial(search.tell, context=context))(own, candidates, objectives)
         number = jnp.where(counted, told.population.generation, own.population.generation)
         return dataclasses.replace(told, population=dataclasses.replace(told.population, generation=number))
@@ -279,7 +303,7 @@ def generations(
     breed = jax.vmap(functools.partial(search.ask, context=context, rates=rates))
     alone = state.population.rank.shape[0] == 1 and not (spread and spread.islands and spread.devices > 1)
 
-    def ask(own: emo.ArchivedState) -> Genes:
+    def ask(own: emo.ArchivedState[Genes]) -> Genes:
         candidates = breed(own)
         if not migration or alone:
             return candidates
@@ -298,23 +322,21 @@ def generations(
         tell=tell,
         ask=ask,
         observe=jax.vmap(functools.partial(_metrics, problem=problem, context=context)),
-        most=chunk,
+        most=course.chunk,
     )
     return SearchState(population=own.population, archive=own.archive, candidates=candidates), record
 
 
-light_generations = jit_o1_plain_loops(
-    inspect.unwrap(generations), static_argnames=("problem", "chunk", "migration", "spread")
-)
+light_generations = jit_o1_plain_loops(inspect.unwrap(generations), static_argnames=("course",))
 """`generations`, compiled in two fifths of the time and slower by up to two thirds: for all but long searches."""
 
 
-def _migrated(population: emo.NSGA2State, candidates: Genes, spread: Spread | None) -> Genes:
-    """Candidates `[I, N, ...]`, the best of the island before in the places of the immigrants, or in the last one."""
+def _migrated(population: emo.NSGA2State[Genes], candidates: Genes, spread: Spread | None) -> Genes:
+    """Candidates `[I, N, ...]` whose immigrants, or whose last one, are replaced by the best of the island before."""
     size, total = population.rank.shape[1], jax.tree.leaves(candidates)[0].shape[1]
     count = max(1, total - size)
 
-    def best(population: emo.NSGA2State) -> Genes:
+    def best(population: emo.NSGA2State[Genes]) -> Genes:
         return take(population.genes, jnp.lexsort((-population.crowding, population.rank))[:count])
 
     def from_before(leaf: jax.Array) -> jax.Array:
@@ -328,7 +350,7 @@ def _migrated(population: emo.NSGA2State, candidates: Genes, spread: Spread | No
 
 
 def _evaluated_together(genes: Genes, *, evaluate: Callable[[Genes], jax.Array], spread: Spread) -> jax.Array:
-    """Objectives `[1, N, M]` of candidates that every device has, and of which each evaluates a part."""
+    """Objectives `[1, N, M]` of candidates: every device has all of them and evaluates a part."""
     total = jax.tree.leaves(genes)[0].shape[1]
     width = -(-total // spread.devices)
     rows = jnp.minimum(jax.lax.axis_index(spread.axis) * width + jnp.arange(width), total - 1)
@@ -336,7 +358,9 @@ def _evaluated_together(genes: Genes, *, evaluate: Callable[[Genes], jax.Array],
     return jax.lax.all_gather(own, spread.axis, axis=1, tiled=True)[:, :total]
 
 
-def _metrics(state: emo.ArchivedState, *, problem: Problem, context: Context) -> Metrics:
+def _metrics(
+    state: emo.ArchivedState[Genes], *, problem: Problem[Draft, Genes, Context, Rates], context: Context
+) -> Metrics:
     """The metrics of one island."""
     population, archive = state.population, state.archive
     objectives = population.objectives

@@ -1,7 +1,7 @@
 """NSGA-II as `init`, `ask` and `tell` of one population (Deb et al., 2002).
 
-Pure functions of a state: callers jit them, and vmap them over islands, problems or seeds. Nothing here evaluates: what
-is asked for is evaluated by the caller, in whatever way, and told. `evolve` makes a loop of the three.
+Pure functions of a state: callers jit them, and vmap them over islands, problems or seeds. Nothing here evaluates: the
+caller evaluates the candidates that it asks for, and tells their objectives. `evolve` makes a loop of the three.
 
 Axes: P population, N candidates, M objectives, F numbers that selection minimises.
 """
@@ -11,22 +11,25 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives
-from mohamjax.emo.archive import Archive, archive_init, archive_update
+from mohamjax.emo.archive import Archive, Genes, archive_init, archive_update
 from mohamjax.emo.feasibility import feasible
 from mohamjax.emo.ranking import survive, tournament
 from mohamjax.emo.wide import repeated
 from mohamjax.runtime.platforms import by_platform
 from mohamjax.runtime.struct import record, take
 
-Genes = Any
-State = Any
+Draft = TypeVar("Draft")
+"""What `sample` and `vary` make and `grow` completes; genes where there is no `grow`."""
+
+State = TypeVar("State")
+Record = TypeVar("Record")
 
 _FIRST = 2**31 - 1
 """What the key is folded with for the first population: no generation has this number."""
@@ -36,16 +39,16 @@ _PAIRWISE = 1024
 
 
 @record
-class NSGA2State:
+class NSGA2State(Generic[Genes]):
     """A population, and what the next generation is drawn from.
 
     Attributes:
         key: typed key; generation g draws from `fold_in(key, g)` where `ask` is given no key.
-        generation: `[]` int32, how often something was told.
+        generation: `[]` int32, number of calls of `tell` so far.
         genes: pytree of `[P, ...]`, the survivors.
-        objectives: `[P, M]` float, +inf as long as not so many were told.
+        objectives: `[P, M]` float, +inf for individuals that nobody has evaluated.
         rank: `[P]` int32, non-dominated front of each, 0 is best.
-        crowding: `[P]` float, crowding distance within the front, or what stands in its place (`survive`).
+        crowding: `[P]` float, crowding distance within the front, or the measure that replaces it (`survive`).
     """
 
     key: jax.Array
@@ -57,7 +60,7 @@ class NSGA2State:
 
 
 @dataclasses.dataclass(frozen=True)
-class NSGA2:
+class NSGA2(Generic[Draft, Genes]):
     """NSGA-II over genes of any kind.
 
     Attributes:
@@ -72,15 +75,14 @@ class NSGA2:
         distinct: of individuals that are equal in all objectives, and keep every limit, only the oldest takes part in
             survival; the others remain only where there are too few.
         grow: `(drafts [N, ...], **context) -> genes [N, ...]`, what `sample` and `vary` leave to do. It is called once
-            for all candidates, so that a program holds it once, whatever made them. None: drafts are genes.
+            for all candidates, so that a program holds it once. None: drafts are genes.
         box: `(**context) -> (ideal [M], reference [M])`, in units of the objectives, of which `fitness` is finite:
             within the first front, what a row adds to the hypervolume in it decides before its crowding (`survive`).
             None: crowding alone.
 
-    `context` is what the caller hands to `init`, `ask` and `tell` by name, for arrays that `sample`, `vary`,
-    `grow`, `fitness` and `box` read, rates of operators among them: arguments, so that a change of their values
-    compiles nothing anew.
-    Objectives under constraints are those of `emo.constrained`.
+    `context` is what the caller hands to `init`, `ask` and `tell` by name: arrays that `sample`, `vary`, `grow`,
+    `fitness` and `box` read, rates of operators among them. They are arguments, so that a change of their values
+    compiles nothing anew. Objectives under constraints are those of `emo.constrained`.
 
     Examples:
         >>> def sphere(x):  # two centres, 0 and 1
@@ -90,7 +92,7 @@ class NSGA2:
         ...     return (a + b) / 2 + step, (a + b) / 2 - step
         >>> search = NSGA2(sample=lambda key: jax.random.uniform(key, (3,)), vary=vary, population=16)
         >>> state = search.init(jax.random.key(0))
-        >>> state = search.tell(state, state.genes, sphere(state.genes))  # seeds are told likewise
+        >>> state = search.tell(state, state.genes, sphere(state.genes))  # seeds are told so too
         >>> @jax.jit
         ... def generation(state):
         ...     candidates = search.ask(state)
@@ -101,12 +103,12 @@ class NSGA2:
         (21, 16)
     """
 
-    sample: Callable[..., Genes]
-    vary: Callable[..., tuple[Genes, Genes]]
+    sample: Callable[..., Draft]
+    vary: Callable[..., tuple[Draft, Draft]]
     population: int = 100
     objectives: int = 2
     immigrants: int = 0
-    dtype: Any = jnp.float32
+    dtype: jax.typing.DTypeLike = jnp.float32
     fitness: Callable[..., jax.Array] | None = None
     distinct: bool = False
     grow: Callable[..., Genes] | None = None
@@ -118,13 +120,13 @@ class NSGA2:
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: expected {least} or more, got {getattr(self, name)}")
 
-    def init(self, key: jax.Array, seeds: Genes | None = None, **context: Any) -> NSGA2State:
-        """A first population that nobody has evaluated: tell it, or anything else, before the first `ask`.
+    def init(self, key: jax.Array, seeds: Genes | None = None, **context: object) -> NSGA2State[Genes]:
+        """A first population that nobody has evaluated: tell its objectives, or others, before the first `ask`.
 
         Args:
             key: typed key of the whole search.
-            seeds: genes `[K, ...]` that take the first places, K <= P, the others being random. More than that, and
-                what is evaluated already, is simply told.
+            seeds: genes `[K, ...]` that take the first places, K <= P; the other individuals are random. More seeds,
+                and those that are evaluated already, enter by `tell`.
             context: for `sample`.
 
         Raises:
@@ -133,20 +135,20 @@ class NSGA2:
         return self._state(key, seeds, self._random(self._first_keys(key), context))
 
     def opening(
-        self, key: jax.Array, seeds: Genes | None = None, draw: jax.Array | None = None, **context: Any
-    ) -> tuple[NSGA2State, Genes]:
-        """`init` and `first` of it, all random individuals in one batch: the same state, and the first candidates.
+        self, key: jax.Array, seeds: Genes | None = None, draw: jax.Array | None = None, **context: object
+    ) -> tuple[NSGA2State[Genes], Genes]:
+        """The state of `init` and the candidates of `first`, with all random individuals drawn in one batch.
 
         Args:
-            key: as for `init`.
-            seeds: as for `init`.
+            key: typed key of the whole search.
+            seeds: see `init`.
             draw: the key that `first` takes.
-            context: as for `init`.
+            context: for `sample`.
         """
-        blank = self._blank(key, None)
         keys = [self._first_keys(key)]
         if self.immigrants:
-            keys.append(jax.random.split(self._keys(blank, draw)[2], self.immigrants))
+            draw = jax.random.fold_in(key, jnp.int32(0)) if draw is None else draw
+            keys.append(jax.random.split(jax.random.split(draw, 3)[2], self.immigrants))
         drawn = self._random(jnp.concatenate(keys), context)
         state = self._state(key, seeds, take(drawn, slice(0, self.population)))
         late = take(drawn, slice(self.population, None))
@@ -156,7 +158,7 @@ class NSGA2:
         """Keys of the first population `[P]`."""
         return jax.random.split(jax.random.fold_in(key, _FIRST), self.population)
 
-    def _state(self, key: jax.Array, seeds: Genes | None, genes: Genes) -> NSGA2State:
+    def _state(self, key: jax.Array, seeds: Genes | None, genes: Genes) -> NSGA2State[Genes]:
         """The state of random genes `[P, ...]`, seeds in the first places."""
         size = self.population
         if seeds is not None:
@@ -166,7 +168,7 @@ class NSGA2:
             genes = jax.tree.map(lambda own, drawn: jnp.concatenate([own, drawn[: size - number]]), seeds, genes)
         return self._blank(key, genes)
 
-    def _blank(self, key: jax.Array, genes: Genes) -> NSGA2State:
+    def _blank(self, key: jax.Array, genes: Genes) -> NSGA2State[Genes]:
         """The state of a population that nobody has evaluated."""
         size = self.population
         return NSGA2State(
@@ -178,7 +180,7 @@ class NSGA2:
             crowding=jnp.zeros(size, self.dtype),
         )
 
-    def ask(self, state: NSGA2State, key: jax.Array | None = None, **context: Any) -> Genes:
+    def ask(self, state: NSGA2State[Genes], key: jax.Array | None = None, **context: object) -> Genes:
         """Candidates `[P + immigrants, ...]`: children of tournament winners, then random individuals.
 
         Args:
@@ -194,7 +196,7 @@ class NSGA2:
             raise ValueError(f"state: expected a population of {size}, got rank of shape {state.rank.shape}")
         select_key, vary_key, random_key = self._keys(state, key)
         pairs = (size + 1) // 2
-        # One population of one: searches that vmapped over several drew so, and a seed goes on finding what it found.
+        # The key is split once more, as a search of one of several populations would: seeds keep their results.
         (select_key,) = jax.random.split(select_key, 1)
         chosen = tournament(select_key, state.rank, state.crowding, 2 * pairs)
         mother, father = take(state.genes, chosen[:pairs]), take(state.genes, chosen[pairs:])
@@ -206,12 +208,12 @@ class NSGA2:
             drafts = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), drafts, late)
         return self._grown(drafts, context)
 
-    def first(self, state: NSGA2State, key: jax.Array | None = None, **context: Any) -> Genes:
+    def first(self, state: NSGA2State[Genes], key: jax.Array | None = None, **context: object) -> Genes:
         """Candidates of the first generation `[P + immigrants, ...]`: the first population, then random individuals.
 
         Args:
             state: of `init`.
-            key: as for `ask`.
+            key: typed key, consumed; default one that follows from the state.
             context: for `sample`.
         """
         if not self.immigrants:
@@ -219,17 +221,19 @@ class NSGA2:
         late = self._random(jax.random.split(self._keys(state, key)[2], self.immigrants), context)
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.genes, late)
 
-    def tell(self, state: NSGA2State, candidates: Genes, objectives: ArrayLike, **context: Any) -> NSGA2State:
+    def tell(
+        self, state: NSGA2State[Genes], candidates: Genes, objectives: ArrayLike, **context: object
+    ) -> NSGA2State[Genes]:
         """The state after survival among the population and any number of evaluated individuals.
 
         Args:
             state: the population.
-            candidates: genes `[N, ...]`: those of `ask`, seeds, or someone else's.
+            candidates: genes `[N, ...]`: those of `ask`, seeds, or any others.
             objectives: `[N, M]`, minimised; NaN counts as +inf.
             context: for `fitness`.
 
         Raises:
-            ValueError: the shapes do not fit, or the genes are others than the population's, at trace time.
+            ValueError: the shapes do not fit, or the genes differ in kind from those of the population, at trace time.
         """
         found = self._checked(state, candidates, objectives)
         merged = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.genes, candidates)
@@ -237,7 +241,7 @@ class NSGA2:
         if self.distinct:
             few = values.shape[0] <= _PAIRWISE
             again = by_platform(values, cpu=_repeated if few else repeated, wide=repeated)
-            # What breaks limits has its violation for objectives: equal ones may be quite different.
+            # Individuals that break limits have their violation for objectives: equal ones may be quite different.
             values = jnp.where((again & feasible(values))[:, None], jnp.inf, values)
         corners = None
         if self.box is not None:
@@ -253,11 +257,11 @@ class NSGA2:
             crowding=crowding.astype(state.crowding.dtype),
         )
 
-    def judge(self, objectives: jax.Array, **context: Any) -> jax.Array:
+    def judge(self, objectives: jax.Array, **context: object) -> jax.Array:
         """What selection minimises, `[N, F]`, of objectives `[N, M]`."""
         return objectives if self.fitness is None else self.fitness(objectives, **context)
 
-    def _checked(self, state: NSGA2State, candidates: Genes, objectives: ArrayLike) -> jax.Array:
+    def _checked(self, state: NSGA2State[Genes], candidates: Genes, objectives: ArrayLike) -> jax.Array:
         """The objectives in the state's dtype, NaN as +inf; complains at trace time."""
         number = _rows(candidates, state.genes, "candidates")
         found = as_objectives(objectives).astype(state.objectives.dtype)
@@ -265,26 +269,26 @@ class NSGA2:
             raise ValueError(f"objectives: expected shape ({number}, {self.objectives}), got {found.shape}")
         return found
 
-    def _keys(self, state: NSGA2State, key: jax.Array | None) -> jax.Array:
+    def _keys(self, state: NSGA2State[Genes], key: jax.Array | None) -> jax.Array:
         """Keys of tournaments, of variation and of random individuals."""
         key = jax.random.fold_in(state.key, state.generation) if key is None else key
         return jax.random.split(key, 3)
 
-    def _drafts(self, keys: jax.Array, context: dict[str, Any]) -> Any:
+    def _drafts(self, keys: jax.Array, context: dict[str, object]) -> Draft:
         """Random individuals `[N, ...]` as `sample` leaves them."""
         return jax.vmap(functools.partial(self.sample, **context))(keys)
 
-    def _grown(self, drafts: Any, context: dict[str, Any]) -> Genes:
+    def _grown(self, drafts: Draft, context: dict[str, object]) -> Genes:
         """The genes of drafts `[N, ...]`."""
-        return drafts if self.grow is None else self.grow(drafts, **context)
+        return cast(Genes, drafts) if self.grow is None else self.grow(drafts, **context)
 
-    def _random(self, keys: jax.Array, context: dict[str, Any]) -> Genes:
+    def _random(self, keys: jax.Array, context: dict[str, object]) -> Genes:
         """Random individuals `[N, ...]`, one for each of the keys."""
         return self._grown(self._drafts(keys, context), context)
 
 
 def _rows(genes: Genes, like: Genes, name: str) -> int:
-    """Number of individuals `[N, ...]`; complains where they are not of the kind of `like` `[P, ...]`."""
+    """Number of individuals `[N, ...]`; complains where their kind is not that of `like` `[P, ...]`."""
     if jax.tree.structure(genes) != jax.tree.structure(like):
         raise ValueError(f"{name}: expected {jax.tree.structure(like)}, got {jax.tree.structure(genes)}")
     rows = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(genes)}
@@ -305,7 +309,7 @@ def _repeated(objectives: jax.Array) -> jax.Array:
 
 
 @record
-class ArchivedState:
+class ArchivedState(Generic[Genes]):
     """A population, and the front of all that was told.
 
     Attributes:
@@ -313,60 +317,66 @@ class ArchivedState:
         archive: every non-dominated individual told so far, up to its capacity.
     """
 
-    population: NSGA2State
-    archive: Archive
+    population: NSGA2State[Genes]
+    archive: Archive[Genes]
 
 
 @dataclasses.dataclass(frozen=True)
-class Archived:
-    """A search that remembers the front of all it was told, beside its population; otherwise as the search.
+class Archived(Generic[Draft, Genes]):
+    """A search that remembers, beside its population, the front of all that it was told.
 
-    What breaks a limit (`emo.constrained`) may live on in the population, but never enters the archive. The
-    search's box is the archive's as well.
+    An individual that breaks a limit (`emo.constrained`) may live on in the population, but never enters the archive.
+    The archive uses the box of the search.
 
     Attributes:
         search: the search.
         capacity: C, individuals that the archive holds.
-        log_crowding: a full archive is thinned by the crowding of the logarithms; objectives must be positive.
+        log_crowding: a full archive is thinned by the crowding of the logarithms; objectives must not be negative.
     """
 
-    search: NSGA2
+    search: NSGA2[Draft, Genes]
     capacity: int
     log_crowding: bool = False
 
-    def init(self, key: jax.Array, seeds: Genes | None = None, **context: Any) -> ArchivedState:
-        """As `NSGA2.init`; the archive is empty."""
+    def init(self, key: jax.Array, seeds: Genes | None = None, **context: object) -> ArchivedState[Genes]:
+        """The population of `NSGA2.init`, and an empty archive."""
         return self._around(self.search.init(key, seeds, **context))
 
-    def _around(self, population: NSGA2State) -> ArchivedState:
+    def _around(self, population: NSGA2State[Genes]) -> ArchivedState[Genes]:
         """The population beside an empty archive."""
         example = take(population.genes, 0)
         archive = archive_init(self.capacity, example, self.search.objectives, population.objectives.dtype)
         return ArchivedState(population=population, archive=archive)
 
     def opening(
-        self, key: jax.Array, seeds: Genes | None = None, draw: jax.Array | None = None, **context: Any
-    ) -> tuple[ArchivedState, Genes]:
-        """As `NSGA2.opening`; the archive is empty."""
+        self, key: jax.Array, seeds: Genes | None = None, draw: jax.Array | None = None, **context: object
+    ) -> tuple[ArchivedState[Genes], Genes]:
+        """The population and the candidates of `NSGA2.opening`, and an empty archive."""
         population, candidates = self.search.opening(key, seeds, draw, **context)
         return self._around(population), candidates
 
-    def first(self, state: ArchivedState, key: jax.Array | None = None, **context: Any) -> Genes:
-        """As `NSGA2.first`."""
+    def first(self, state: ArchivedState[Genes], key: jax.Array | None = None, **context: object) -> Genes:
+        """The candidates of `NSGA2.first`."""
         return self.search.first(state.population, key, **context)
 
-    def ask(self, state: ArchivedState, key: jax.Array | None = None, **context: Any) -> Genes:
-        """As `NSGA2.ask`."""
+    def ask(self, state: ArchivedState[Genes], key: jax.Array | None = None, **context: object) -> Genes:
+        """The candidates of `NSGA2.ask`."""
         return self.search.ask(state.population, key, **context)
 
-    def tell(self, state: ArchivedState, candidates: Genes, objectives: ArrayLike, **context: Any) -> ArchivedState:
-        """As `NSGA2.tell`; non-dominated candidates that keep every limit enter the archive."""
+    def tell(
+        self, state: ArchivedState[Genes], candidates: Genes, objectives: ArrayLike, **context: object
+    ) -> ArchivedState[Genes]:
+        """The population of `NSGA2.tell`; non-dominated candidates that keep every limit enter the archive."""
         population = self.search.tell(state.population, candidates, objectives, **context)
         values = jnp.asarray(objectives)
         found = jnp.where(feasible(values)[:, None], values, jnp.inf)
         box = None if self.search.box is None else self.search.box(**context)
         archive = archive_update(state.archive, candidates, found, log_crowding=self.log_crowding, box=box)
         return ArchivedState(population=population, archive=archive)
+
+
+def _nothing(state: object) -> Any:
+    """Records nothing of a state."""
 
 
 def evolve(
@@ -377,22 +387,22 @@ def evolve(
     evaluate: Callable[[Genes], jax.Array],
     tell: Callable[[State, Genes, jax.Array], State],
     ask: Callable[[State], Genes],
-    observe: Callable[[State], Any] = lambda state: None,
+    observe: Callable[[State], Record] = _nothing,
     most: int,
-) -> tuple[State, Genes, Any]:
-    """Generations without the host: candidates are evaluated and told, and the next ones asked for.
+) -> tuple[State, Genes, Record]:
+    """Generations without the host: each evaluates the candidates, tells their objectives and asks for the next ones.
 
     The candidates that wait for their evaluation are carried from one generation to the next, and from call to call.
-    So the first ones may be anyone's, seeds among them, and everything is traced once. Not jitted itself.
+    So the first ones may be any, seeds among them, and everything is traced once. Not jitted itself.
 
     Args:
         state: of a search; with a leading axis where `tell` and `ask` are vmapped.
         candidates: genes that wait.
         count: `[]` int, generations, at most `most`; traced.
         evaluate: objectives of candidates.
-        tell: the search's, e.g. `NSGA2.tell`.
-        ask: the search's; as many candidates as there are waiting.
-        observe: what is recorded of the state after each generation.
+        tell: e.g. `NSGA2.tell`.
+        ask: e.g. `NSGA2.ask`; it returns as many candidates as wait.
+        observe: gives what is recorded of the state after each generation; by default nothing.
         most: static, rows of the record.
 
     Returns:
@@ -418,13 +428,13 @@ def evolve(
         ((20,), True, 20)
     """
 
-    def generation(i: jax.Array, carry: tuple[State, Genes, Any]) -> tuple[State, Genes, Any]:
+    def generation(i: jax.Array, carry: tuple[State, Genes, Record]) -> tuple[State, Genes, Record]:
         state, candidates, record = carry
         state = tell(state, candidates, evaluate(candidates))
         record = jax.tree.map(lambda rows, row: rows.at[i].set(row), record, observe(state))
         return state, ask(state), record
 
-    # What is recorded is asked of `observe` alone: to trace a whole generation once more would take seconds.
+    # The shapes of the record come from `observe` alone: to trace a whole generation once more would take seconds.
     rows = jax.eval_shape(observe, state)
     record = jax.tree.map(lambda row: jnp.zeros((most, *row.shape), row.dtype), rows)
     return jax.lax.fori_loop(0, count, generation, (state, candidates, record))

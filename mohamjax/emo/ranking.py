@@ -35,8 +35,8 @@ def non_dominated_rank(objectives: ArrayLike, *, method: str = "auto") -> jax.Ar
         objectives: `[N, M]` floats, minimised. NaN counts as +inf, and inf ties with inf.
         method: Static. 'peel' keeps the dominance relation as a matrix of bits (N^2 / 8 bytes) and peels
             front by front, O(N^2) work per 32 fronts. 'blocked' sorts the rows lexicographically and finds
-            the longest chain of dominators block by block, O(N^2 M) comparisons but O(N) memory, whatever the
-            number of fronts. 'wide' does likewise in large blocks, whose longest chains it finds all at once, in
+            the longest chain of dominators block by block, O(N^2 M) comparisons but O(N) memory, for any
+            number of fronts. 'wide' does the same in large blocks, whose longest chains it finds all at once, in
             a number of kernels that does not depend on the data: for accelerators. 'auto' takes, on a processor,
             the faster of the first two for N (experiments/bench_ranking.py), and 'wide' elsewhere. All give the
             same ranks.

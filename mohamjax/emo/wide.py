@@ -2,7 +2,7 @@
 
 There each step of a loop costs launches, and a loop whose length depends on the data a message to the host and back.
 Ranking therefore settles its blocks by products of matrices of longest chains, all blocks at once, and then takes as
-many steps as there are blocks, whatever the number of fronts. The archive is thinned by rounds in which all rows leave
+many steps as there are blocks, for any number of fronts. The archive is thinned by rounds in which all rows leave
 that are more crowded than each of their neighbours. The hypervolume takes its rows at once.
 
 Axes: N rows, M objectives, all minimised; K blocks of B rows; C slots of an archive.
@@ -176,35 +176,35 @@ class _Thinning(NamedTuple):
     following: jax.Array  # [M, N] i32
 
 
-def enter_chunks(
-    kept: jax.Array,
-    valid: jax.Array,
-    origin: jax.Array,
-    thinned: jax.Array,
-    rows: jax.Array,
-    source: jax.Array,
-    corners: jax.Array | None,
-    *,
-    log_crowding: bool,
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Chunks into an archive one after another, thinned after each, as `archive_update` says.
+class Slots(NamedTuple):
+    """The slots of an archive, without their genes."""
 
-    One chunk enters in every step of a loop; where thinning takes long, the next steps go on with it. The host is
-    asked after so many steps.
+    objectives: jax.Array  # [C, M], +inf where unused
+    valid: jax.Array  # [C] bool, slots in use
+    origin: jax.Array  # [C] i32, where the genes of each slot come from; anything where unused
+    thinned: jax.Array  # [] i32, non-dominated designs given up so far
+
+
+class Chunks(NamedTuple):
+    """A batch in chunks of R rows; one chunk without the leading axis."""
+
+    objectives: jax.Array  # [chunks, R, M], +inf in padding
+    source: jax.Array  # [chunks, R] i32, where the genes of each row come from
+
+
+def enter_chunks(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_crowding: bool) -> Slots:
+    """The slots after chunks have entered one after another, thinned after each (`archive_update`).
+
+    One chunk enters in every step of a loop. Where thinning takes longer than a step, the next steps go on with it.
+    The host is asked once in `_STEPS` steps whether all have entered.
 
     Args:
-        kept: `[C, M]`, objectives of the slots, +inf where unused.
-        valid: `[C]` bool, slots in use.
-        origin: `[C]` int32, where the genes of each slot come from.
-        thinned: `[]` int32.
-        rows: `[chunks, R, M]`, the batch; +inf in padding.
-        source: `[chunks, R]` int32, where the genes of each row come from.
+        slots: of the archive.
+        batch: its chunks.
         corners: `[2, M]`, of the box in which rows are guarded, on the axes of crowding; or None.
-        log_crowding: static, as in `archive_update`.
-
-    Returns:
-        The first four, afterwards. An unused slot has any origin.
+        log_crowding: static; see `archive_update`.
     """
+    kept, (rows, source) = slots.objectives, batch
     chunks, chunk, _ = rows.shape
     capacity = kept.shape[0]
     n = capacity + chunk
@@ -238,15 +238,15 @@ def enter_chunks(
         wanted = alive[:, None] & (ahead[:, None] == place[:capacity])
         slot = jnp.max(jnp.where(wanted, place[:, None], 0), axis=0)
         used = place[:capacity] < jnp.sum(alive, dtype=jnp.int32)
-        after = (
+        after = Slots(
             jnp.where(used[:, None], objectives[slot], jnp.inf),
             used,
             jnp.concatenate([origin, lax.dynamic_index_in_dim(source, now, keepdims=False)])[slot],
             thinned + excess,
         )
         enter = done & (at < chunks)
-        archive = jax.tree.map(lambda x, y: jnp.where(enter, x, y), after, (kept, valid, origin, thinned))
-        return (at + done, ~done, thinning), archive
+        slots = jax.tree.map(lambda x, y: jnp.where(enter, x, y), after, Slots(kept, valid, origin, thinned))
+        return (at + done, ~done, thinning), slots
 
     def several(carry):
         return lax.fori_loop(0, min(chunks, _STEPS), step, carry)
@@ -258,8 +258,7 @@ def enter_chunks(
         previous=jnp.zeros((m, n), jnp.int32),
         following=jnp.zeros((m, n), jnp.int32),
     )
-    archive = (kept, valid, origin, thinned)
-    carry = varying(((jnp.int32(0), jnp.bool_(False), idle), archive), archive, rows)
+    carry = varying(((jnp.int32(0), jnp.bool_(False), idle), slots), slots, rows)
     return lax.while_loop(lambda carry: carry[0][0] < chunks, several, carry)[1]
 
 
@@ -317,7 +316,7 @@ def _round(thinning: _Thinning, measure: _Measure, alive: jax.Array, guard: jax.
     """All rows leave that are more crowded than each of their neighbours; those of `guard` stay.
 
     A row that leaves makes its neighbours less crowded, never more. So one that is more crowded than all its neighbours
-    leaves before them, with the crowding that it has, whatever else leaves in between: nobody need wait.
+    leaves before them, with the crowding that it has, even if others leave in between: none has to wait.
     """
     gone, crowding, previous, following = thinning
     n = crowding.shape[0]

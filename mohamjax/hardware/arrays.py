@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
@@ -45,7 +46,7 @@ class TemplateArrays:
             a fixed energy per hop.
         sized: `[]` bool, every instance has the largest sizes (`Template.sizes`).
         mac_bits: `[2]` float, widths of the MACs' operands and accumulators.
-        mac_stated: `[2]` bool, the template states a MAC's energy, area itself (`Mac`), whatever the technology.
+        mac_stated: `[2]` bool, whether the template itself states a MAC's energy and area (`Mac`).
     """
 
     machine: Machine
@@ -64,7 +65,7 @@ def template_arrays(
     templates: Sequence[Template],
     technology: Technology,
     levels: int | None = None,
-    dtype: Any = jnp.float32,
+    dtype: npt.DTypeLike = jnp.float32,
 ) -> TemplateArrays:
     """Stack templates on a leading T axis, with costs from the technology.
 
@@ -104,7 +105,9 @@ def check_ports(templates: Sequence[Template], technology: Technology) -> None:
                 )
 
 
-def template_structure(templates: Sequence[Template], levels: int, dtype: Any = jnp.float32) -> TemplateArrays:
+def template_structure(
+    templates: Sequence[Template], levels: int, dtype: npt.DTypeLike = jnp.float32
+) -> TemplateArrays:
     """`template_arrays` before anything is computed: capacities and fanouts, but no meshes and costs; NumPy leaves."""
     stacked = [_one(template, levels, dtype) for template in templates]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *stacked)
@@ -117,14 +120,14 @@ def _with_costs(arrays: TemplateArrays, technology: Technology) -> TemplateArray
     return replace(arrays, machine=jax.vmap(resize, in_axes=(0, None, 0, 0))(arrays, technology, *sizes))
 
 
-def _one(template: Template, levels: int, dtype: Any) -> TemplateArrays:
+def _one(template: Template, levels: int, dtype: npt.DTypeLike) -> TemplateArrays:
     """A template's structure as arrays; meshes and costs that it does not state are left to `resize`."""
     padding = levels - len(template.levels)
 
-    def floats(values: Sequence[Any], pad: Any) -> Any:
+    def floats(values: Sequence[npt.ArrayLike], pad: npt.ArrayLike) -> Any:
         return np.array([*values, *[pad] * padding], dtype=np.float64).astype(dtype)
 
-    def array(values: Any, dtype: Any = bool) -> Any:
+    def array(values: npt.ArrayLike, dtype: npt.DTypeLike = bool) -> Any:
         return np.array(values, dtype)
 
     def unlimited(value: float | None) -> float:
@@ -180,7 +183,7 @@ def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array
     All costs are those of the technology given, whichever the template was made with, but those that it states itself.
     Pure, jittable and meant to be vmapped. Nothing is checked or rounded: give sizes within the template's
     (`granularity` says what to round to). Levels that the template does not limit stay unlimited; a level with
-    capacity 0 costs nothing. A template of fixed sizes keeps them, whatever is asked for.
+    capacity 0 costs nothing. A template of fixed sizes keeps them in any case.
 
     Args:
         template: One template, without a T axis.

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ Memory = tuple[int, int, int]
 """Width [bits], ports and most rows of memories that a table is to cover."""
 
 
-def _packages() -> tuple[Any, Any, str]:
+def _packages() -> tuple[Callable[..., Any], types.ModuleType, str]:
     """The SRAM model, the scaling of nodes, and the version of what computes."""
     try:
         import hwcomponents_cacti  # pyright: ignore[reportMissingImports]
@@ -88,7 +89,7 @@ def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.nd
         # Not `* 1e-9`: their test of 90 nm for being above CACTI's largest node fails by rounding.
         memory = model(tech_node=node_nm / 1e9, width=width, depth=rows, size=width * rows, n_rw_ports=ports)
         read, write = memory.read(), memory.write()
-    except Exception as error:  # whatever a model of theirs may raise
+    except Exception as error:  # a model of the package may raise anything
         reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
         raise InputError(
             f"CACTI gives nothing for {width} bits x {rows} rows, {ports} port(s) ({reason:.300})",
@@ -151,7 +152,7 @@ def make_sram_rows(
         `[R, 9]`, columns `technology.SRAM_COLUMNS`.
 
     Raises:
-        InputError: as of `sram_figures`.
+        InputError: see `sram_figures`.
     """
     asked = 0
 

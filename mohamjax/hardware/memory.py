@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -101,7 +101,7 @@ def memory_of(form: MemoryForm, default: Memory | None, *, file: object = None, 
     return None if form.type == _OF_TEMPLATES else Memory(form.type)
 
 
-def memory_to_dict(memory: Memory | None) -> dict[str, Any]:
+def memory_to_dict(memory: Memory | None) -> dict[str, object]:
     """What `memory_of` reads the memory from."""
     if memory is None:
         return {"type": _OF_TEMPLATES}

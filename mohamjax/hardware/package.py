@@ -13,12 +13,13 @@ import os
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from msgspec import Meta
+from numpy.typing import DTypeLike
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Whole, read_form
@@ -27,6 +28,8 @@ from mohamjax.hardware.mesh import Link, route, trunks
 from mohamjax.hardware.technology import DRAM_TYPES
 from mohamjax.reader import as_given, read_yaml
 from mohamjax.runtime.struct import record
+
+Numbers = TypeVar("Numbers", np.ndarray, jax.Array)
 
 Placement = Literal["corner", "middle"]
 
@@ -51,7 +54,7 @@ Share = Annotated[
 
 Shares = Annotated[list[Share], Meta(min_length=1, description="for example [[4, 2], [null, 4]]")]
 
-_ALLOWED: dict[str, Any] = {
+_ALLOWED: dict[str, object] = {
     "max_tiles": Tiles,
     "link_bandwidth": Bandwidth,
     "interface_bandwidth": Bandwidth,
@@ -206,7 +209,7 @@ def _places(params: PackageParameters, chiplets: int) -> tuple[np.ndarray, np.nd
     return tiles, positions, nearest, distance[tile, nearest]
 
 
-def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> PackageTables:
+def package_tables(params: PackageParameters, dtype: DTypeLike = jnp.float32) -> PackageTables:
     """Geometry of the package for every number of chiplets up to `max_tiles` (docs/concepts/package.md)."""
     n = params.max_tiles
     columns = np.zeros(n + 1, np.int32)
@@ -222,7 +225,7 @@ def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> Packa
         hops[chiplets, :chiplets] = far
         if params.contention == "mesh":
             shared.append(trunks(tiles, positions, nearest, int(columns[chiplets])))
-    tables: dict[str, Any] = {
+    tables: dict[str, np.ndarray | None] = {
         "columns": columns,
         "interfaces": interfaces,
         "interface_of": interface_of,
@@ -248,7 +251,7 @@ def mesh_routes(params: PackageParameters, chiplets: int) -> list[list[Link]]:
     return [route((x, y), (ix, iy), mesh_columns(chiplets)) for (x, y), (ix, iy) in ends]
 
 
-def nop_energy(offchip_bytes: Any, hops: Any, hop_energy: Any) -> Any:
+def nop_energy(offchip_bytes: Numbers, hops: Numbers | float, hop_energy: Numbers | float) -> Numbers:
     """Energy of the network-on-package [pJ] = bytes * 8 * hops * hop energy [pJ/bit] (MOHaM: 0.82)."""
     return offchip_bytes * 8 * hops * hop_energy
 
@@ -289,11 +292,11 @@ _NAMES = {
     "router_area_um2": "router_area",
     "transceiver_area_um2": "transceiver_area",
 }
-"""Parameters that are called otherwise in files."""
+"""Parameters that have other names in files."""
 
 
 def package_from_dict(
-    data: abc.Mapping[str, Any],
+    data: abc.Mapping[str, object],
     *,
     file: object = None,
     where: str = "package",
@@ -330,10 +333,10 @@ def package_from_dict(
 def package_of(
     form: PackageForm, *, file: object = None, where: str = "package", default: PackageParameters | None = None
 ) -> PackageParameters:
-    """Package parameters from their form; arguments and errors as of `package_from_dict`."""
-    given: dict[str, Any] = {}
+    """Package parameters from their form; arguments and errors are those of `package_from_dict`."""
+    given: dict[str, object] = {}
 
-    def give(key: str, name: str, value: Any) -> None:
+    def give(key: str, name: str, value: object) -> None:
         if name in given:
             raise InputError(
                 f"is given twice: `{name}` of the package is the same",
@@ -402,9 +405,9 @@ def _check_counts(counts: Sequence[tuple[int | None, int]], file: object, where:
         most = pair[0] or most
 
 
-def package_to_dict(params: PackageParameters) -> dict[str, Any]:
+def package_to_dict(params: PackageParameters) -> dict[str, object]:
     """The parameters as plain data that `package_from_dict` reads; infinite bandwidths as `unlimited`."""
-    out: dict[str, Any] = {}
+    out: dict[str, object] = {}
     for key in PackageForm.__struct_fields__:
         if key in _OLDER.values():
             continue

@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import math
-from typing import Any
+import types
+from typing import Protocol, SupportsFloat
 
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
@@ -20,7 +21,20 @@ from mohamjax.runtime.code_hash import code_hash
 _PACKAGES = ("hwcomponents", "hwcomponents-cacti", "hwcomponents-library")
 
 
-def _library() -> tuple[Any, Any, str]:
+class _Cost(Protocol):
+    """What one action of a component costs, in their form."""
+
+    energy: SupportsFloat  # J
+
+
+class _Component(Protocol):
+    """A component in their form."""
+
+    area: SupportsFloat  # m^2
+    leak_power: SupportsFloat  # W
+
+
+def _library() -> tuple[types.ModuleType, types.ModuleType, str]:
     """Aladdin's components, those of CACTI's package, and the version of what computes."""
     try:
         import hwcomponents_cacti  # pyright: ignore[reportMissingImports]
@@ -63,7 +77,7 @@ def library_parts(node_nm: float) -> dict[str, dict[str, float]]:
         pass  # not there, or cut short: asked for again
     try:
         found = _asked(aladdin, node_nm / 1e9)
-    except Exception as error:  # whatever a model of theirs may raise
+    except Exception as error:  # a model of the library may raise anything
         told = f"the library gives nothing for it ({' '.join(str(error).split())[:300] or type(error).__name__})"
         raise InputError(
             told, item=f"{node_nm:g} nm", remedy="scale the packaged parts: argument `logic=scaled`"
@@ -72,7 +86,7 @@ def library_parts(node_nm: float) -> dict[str, dict[str, float]]:
     return found
 
 
-def _whole(kept: Any) -> bool:
+def _whole(kept: object) -> bool:
     """Whether a file holds what `_asked` gives, and nothing that is no cost."""
     names = {"register", "comparator", "address_generator", "multiplier", "adder"}
     if not isinstance(kept, dict) or set(kept) != names or not all(isinstance(part, dict) for part in kept.values()):
@@ -81,14 +95,14 @@ def _whole(kept: Any) -> bool:
     return all(isinstance(cost, int | float) and 0 <= cost < math.inf for cost in costs) and all(kept.values())
 
 
-def _asked(aladdin: Any, node_m: float) -> dict[str, dict[str, float]]:
+def _asked(aladdin: types.ModuleType, node_m: float) -> dict[str, dict[str, float]]:
     register, adder = aladdin.AladdinRegister(node_m, 1), aladdin.AladdinAdder(node_m, 1)
     comparator, multiplier = aladdin.AladdinComparator(node_m, 32), aladdin.AladdinMultiplier(node_m, 1)
 
-    def pj(cost: Any) -> float:
+    def pj(cost: _Cost) -> float:
         return float(cost.energy) * 1e12
 
-    def rest(component: Any) -> dict[str, float]:
+    def rest(component: _Component) -> dict[str, float]:
         return {"area_um2": float(component.area) * 1e12, "leakage_mW": float(component.leak_power) * 1e3}
 
     access = {"read_energy_pJ": pj(register.read()), "write_energy_pJ": pj(register.write())}

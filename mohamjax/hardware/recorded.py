@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Form, Index
@@ -39,14 +40,14 @@ _EARLIER = {"8b9b82d0dcb655cc448f9dd06bf165045c2f8d7148774bac9408bf90ae1902ce": 
 """Hashes of packaged figures in forms that they had before, and the name that they go by now."""
 
 
-def technology_record(technology: Technology) -> dict[str, Any]:
+def technology_record(technology: Technology) -> dict[str, object]:
     """What a file of designs says of the technology: its hash, and all its figures unless it is a packaged one."""
     stated = technology_hash(technology)
-    record: dict[str, Any] = {"hash": stated, "static_energy": technology.static_share is not None}
+    record: dict[str, object] = {"hash": stated, "static_energy": technology.static_share is not None}
     if stated in map(_hash_of, packaged_technologies()):
         return record
 
-    def figures(value: Any) -> dict[str, Any]:
+    def figures(value: ArrayLike) -> dict[str, object]:
         array = np.asarray(value, float)
         values = [None if x != x else "inf" if x == math.inf else x for x in array.ravel().tolist()]
         return {"shape": list(array.shape), "values": values}

@@ -50,7 +50,7 @@ class SramCurves(NamedTuple):
 
     Attributes:
         costs: `[A, W, K, 3]`, base-2 logarithms of `COSTS` at the knots; NaN for a port count without rows.
-        standby: `[A, W, K, 3]`, likewise of `STANDBY`; NaN too where the table does not tell.
+        standby: `[A, W, K, 3]`, base-2 logarithms of `STANDBY` at the knots; NaN too where the table does not tell.
         rows: `[A, W, K]`, base-2 logarithms of the knots' row counts, rising from 0 to 30, inf in padding.
         widths: `[W]`, widths in bits, rising.
     """
@@ -185,7 +185,7 @@ def sram_lookup(
     Pure and jittable; rows, widths and ports have one shape.
 
     Args:
-        figures: `[A, W, K, Q]` float, as in `SramCurves`.
+        figures: `[A, W, K, Q]` float, see `SramCurves`.
         knots: `[A, W, K]` float, `SramCurves.rows`.
         widths: `[W]` float, `SramCurves.widths`.
         rows: `[...]` float, from 1.

@@ -17,7 +17,8 @@ import io
 import os
 import pathlib
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from importlib.resources.abc import Traversable
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -70,8 +71,8 @@ class Technology:
     Attributes:
         sram: `[A, W, K, 3]` float, base-2 logarithms of the costs at the knots; NaN for a port count that the table
             does not have.
-        sram_standby: `[A, W, K, 3]` float, likewise of leakage [mW of the whole memory], access time [ns] and cycle
-            time [ns]; NaN where the table does not tell.
+        sram_standby: `[A, W, K, 3]` float, base-2 logarithms of leakage [mW of the whole memory], access time [ns] and
+            cycle time [ns] at the knots; NaN where the table does not tell.
         sram_rows: `[A, W, K]` float, base-2 logarithms of the knots' row counts; inf in padding.
         sram_widths: `[W]` float, bits.
         register: `[3]` float, costs per bit of a register.
@@ -164,7 +165,7 @@ def component_costs(
 
 def mac_costs(
     technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float
-) -> tuple[Any, Any]:
+) -> tuple[jax.Array, jax.Array]:
     """Energy [pJ] and area [um^2] of a multiply-accumulate: multiplier (width x width) and adder (accumulator).
 
     Pure and jittable, in the float dtype of the arguments. The form is that of Accelergy's `intmac`, see
@@ -191,8 +192,8 @@ def component_leakage(
 ) -> jax.Array:
     """Leakage of whole components [mW], or pJ in a nanosecond; `fixed` components and DRAM have none here.
 
-    Pure and jittable; arguments as of `component_costs`. Register files leak by their registers and comparators; the
-    tables have no leakage of address generators.
+    Pure and jittable; arguments are those of `component_costs`. Register files leak by their registers and comparators:
+    the tables have no leakage of address generators.
 
     Returns:
         float in the dtype of `depth`, NaN where the technology does not tell.
@@ -212,8 +213,10 @@ def component_leakage(
     return jnp.where(depth > 0, leaks, 0)
 
 
-def mac_leakage(technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float) -> Any:
-    """Leakage of a multiply-accumulate [mW], put together as in `mac_costs`."""
+def mac_leakage(
+    technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float
+) -> jax.Array:
+    """Leakage of a multiply-accumulate [mW], put together as the energy is in `mac_costs`."""
     return width_bits**2 * technology.logic_leakage[2] + accumulator_bits * technology.logic_leakage[3]
 
 
@@ -309,7 +312,7 @@ class _Figures:
     """A technology as its files say it.
 
     Attributes:
-        rows: `[R, 9]`, as of `read_sram_rows`.
+        rows: `[R, 9]`, with the columns of `read_sram_rows`.
         parts: `[3]` of each of `_PARTS`.
         leakage: `[4]` of `LEAKING`.
         dram: `[T]`.
@@ -321,7 +324,7 @@ class _Figures:
     dram: np.ndarray
 
 
-def _tables() -> Any:
+def _tables() -> Traversable:
     return importlib.resources.files("mohamjax.hardware").joinpath("tables")
 
 
@@ -455,7 +458,7 @@ def _read_sram_file(path: pathlib.Path) -> np.ndarray:
 
 
 def packaged_sram_rows(name: str | None = None) -> np.ndarray:
-    """The SRAM table of a packaged technology as `[R, 9]` float64, columns as of `read_sram_rows`."""
+    """The SRAM table of a packaged technology as `[R, 9]` float64, with the columns of `read_sram_rows`."""
     file = _scaling()[default_technology() if name is None else name][0]
     with _tables().joinpath(file).open("rb") as opened, np.load(opened) as table:
         return np.stack([table[column] for column in SRAM_COLUMNS], axis=1).astype(np.float64)
@@ -559,6 +562,6 @@ def technology_hash(technology: Technology) -> str:
     return digest.hexdigest()
 
 
-def _items(technology: Technology) -> Iterable[tuple[str, Any]]:
+def _items(technology: Technology) -> Iterable[tuple[str, jax.Array]]:
     names = sorted(field.name for field in dataclasses.fields(technology) if field.name != "static_share")
     return [(name, getattr(technology, name)) for name in names]

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
 from mohamjax.errors import InputError
@@ -101,8 +101,8 @@ class LevelRule:
 
     Attributes:
         temporal: Largest temporal factor per dimension letter (None = unlimited); a missing letter = 1.
-        spatial_x: Likewise for the loops over its children along X.
-        spatial_y: Likewise along Y.
+        spatial_x: Largest factors of the loops over its children along X.
+        spatial_y: Largest factors of the loops over its children along Y.
         order: All eight letters, innermost temporal loop first; empty = free.
     """
 
@@ -254,7 +254,7 @@ def with_word_bits(template: Template, bits: int) -> Template:
 COST_KEYS = ("read_energy_pJ", "write_energy_pJ", "area_um2")
 
 
-def template_to_dict(template: Template) -> dict[str, Any]:
+def template_to_dict(template: Template) -> dict[str, object]:
     """Everything about a template as plain data; `template_from_dict` gives the same template back."""
     return {
         "format": "template/1",
@@ -276,9 +276,9 @@ def template_to_dict(template: Template) -> dict[str, Any]:
     }
 
 
-def _level_to_dict(level: Level) -> dict[str, Any]:
+def _level_to_dict(level: Level) -> dict[str, object]:
     component = level.component
-    out: dict[str, Any] = {"name": level.name, "kind": level.kind, "component": component.cls}
+    out: dict[str, object] = {"name": level.name, "kind": level.kind, "component": component.cls}
     if component.cls == "sram":
         out["ports"] = component.ports
     elif component.cls == "dram":
@@ -298,8 +298,8 @@ def _level_to_dict(level: Level) -> dict[str, Any]:
     return out
 
 
-def _rule_to_dict(rule: LevelRule) -> dict[str, Any]:
-    out: dict[str, Any] = {"temporal": _limits_to_data(rule.temporal)}
+def _rule_to_dict(rule: LevelRule) -> dict[str, object]:
+    out: dict[str, object] = {"temporal": _limits_to_data(rule.temporal)}
     spatial = {"X": _limits_to_data(rule.spatial_x), "Y": _limits_to_data(rule.spatial_y)}
     if any(value != "none" for value in spatial.values()):
         out["spatial"] = spatial
@@ -308,7 +308,7 @@ def _rule_to_dict(rule: LevelRule) -> dict[str, Any]:
     return out
 
 
-def _limits_to_data(limits: Limits) -> Any:
+def _limits_to_data(limits: Limits) -> str | list[str] | dict[str, int | str]:
     if not limits:
         return "none"
     if all(limit is None for limit in limits.values()):

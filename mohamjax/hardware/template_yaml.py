@@ -13,7 +13,8 @@ import os
 import pathlib
 from collections import abc
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from importlib.resources.abc import Traversable
+from typing import Annotated, Literal
 
 import yaml
 from msgspec import Meta
@@ -51,7 +52,7 @@ def named_templates() -> tuple[str, ...]:
     return _PACKAGED + _VARIANTS
 
 
-def _packaged_file(name: str) -> Any:
+def _packaged_file(name: str) -> Traversable:
     return importlib.resources.files("mohamjax.hardware").joinpath("templates", f"{name}.yaml")
 
 
@@ -215,7 +216,7 @@ class TemplateForm(Form, kw_only=True):
     ) = None
 
 
-def template_from_dict(data: abc.Mapping[str, Any], *, file: object = None) -> Template:
+def template_from_dict(data: abc.Mapping[str, object], *, file: object = None) -> Template:
     """Build and check a template from what a YAML file holds (`example_yaml` documents every key).
 
     Args:
@@ -385,7 +386,7 @@ def _rule(form: RuleForm | None, where: str, fail: Callable[[str, str, str], Inp
     )
 
 
-def _limits(loops: Any, where: str, fail: Callable[[str, str, str], InputError]) -> Limits:
+def _limits(loops: Loops, where: str, fail: Callable[[str, str, str], InputError]) -> Limits:
     """Largest factors by letter, None without limit."""
     if loops is None or loops == "none":
         return {}

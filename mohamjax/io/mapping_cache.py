@@ -30,7 +30,7 @@ _MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
 
 
 class MappingCache:
-    """A folder of Pareto sets, as `search.map_layers` takes it (`search.stores.TableStore`).
+    """A folder of Pareto sets, as `mapper.LayerMapper` takes it (`mapper.stores.TableStore`).
 
     A file is named by the hash of a set's inputs and settings and of all our code (`code_hash`).
     """

@@ -240,7 +240,7 @@ class _Given:
 def given_mappings(
     groups: Sequence[Sequence[str | pathlib.Path]], setup: Setup
 ) -> dict[tuple[int, int], list[Mapping]]:
-    """A user's mappings, checked, by (index of the unique layer, index of the template), for `map_layers(given=)`.
+    """A user's mappings, checked, by (index of the unique layer, index of the template), for `LayerMapper.search`.
 
     Args:
         groups: each a JSON file of format `mappings/1`, or the YAML files of one mapping in Timeloop's format, or a

@@ -19,7 +19,7 @@ from mohamjax.jobs.analysis import JobAnalysis
 from mohamjax.jobs.platform import Core, TemplateCore
 from mohamjax.jobs.templates import core_template
 from mohamjax.mapper.config import MapperConfig, MapperProgress
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.stores import TableStore
 from mohamjax.mapping import MappingTables
 from mohamjax.mapping.nest import covered
@@ -116,7 +116,7 @@ def core_mappings(
     progress: Callable[[MapperProgress], None] | None = None,
     cache: TableStore | None = None,
 ) -> CoreMappings:
-    """Searches the mappings of jobs on cores (`map_layers`), on templates of fixed sizes.
+    """Searches the mappings of jobs on cores (`LayerMapper`), on templates of fixed sizes.
 
     A core of a style is the template `core_template`.
 
@@ -126,8 +126,8 @@ def core_mappings(
         cores: distinct ones; a flexible one takes the best array for each job.
         technology: energy and area tables.
         config: sizes of the mapper.
-        progress: called after every generation of a block, see `map_layers`.
-        cache: where finished sets are kept between runs, see `map_layers`.
+        progress: called after every generation of a block, see `LayerMapper`.
+        cache: where finished sets are kept between runs, see `LayerMapper`.
 
     Raises:
         InputError: no core runs some layer.
@@ -143,7 +143,9 @@ def core_mappings(
                 remedy="add a core whose template runs it",
             )
     levels = max(_PACKAGED_LEVELS, *(len(template.levels) for template in templates))
-    tables = map_layers(key, unique, templates, technology, config, progress=progress, cache=cache, levels=levels)
+    sizes = config or MapperConfig()
+    mapper = LayerMapper(unique, templates, technology, sizes, progress=progress, cache=cache, levels=levels)
+    tables = mapper.search(key)
     for u in np.flatnonzero(~np.asarray(tables.count).any(axis=1)):
         raise InputError(
             f"no mapping of a {unique[u].type} layer {unique[u].shape} was found on any core",

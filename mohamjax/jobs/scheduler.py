@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.emo.loop import Problem, evolved, island_keys
+from mohamjax.emo.loop import Problem, Sizes, evolved, island_keys
 from mohamjax.errors import InputError
 from mohamjax.jobs.baselines import LIBRARY_METHODS, library_search
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
@@ -119,14 +119,21 @@ def _evaluated(genes: JobGenes, problem: JobProblem) -> jax.Array:
     return evaluate(genes, problem, OBJECTIVES)
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "population", "archive", "generations"))
+@functools.partial(jax.jit, static_argnames=("problem", "sizes", "generations"))
 def _searched(
-    keys: jax.Array, context: JobProblem, seeds: JobGenes | None, rates: JobRates, *, problem: Problem, **sizes: int
-) -> tuple[emo.Archive, jax.Array]:
+    keys: jax.Array,
+    context: JobProblem,
+    seeds: JobGenes | None,
+    rates: JobRates,
+    *,
+    problem: Problem,
+    sizes: Sizes,
+    generations: int,
+) -> tuple[emo.Archive[JobGenes], jax.Array]:
     """What `search_islands` returns, of islands with a key each."""
 
     def one(key: jax.Array, context: JobProblem, seeds: JobGenes | None) -> tuple[emo.Archive, jax.Array]:
-        state, best = evolved(key, context, seeds, rates, problem=problem, immigrants=0, **sizes)
+        state, best = evolved(key, context, seeds, rates, problem=problem, sizes=sizes, generations=generations)
         return state.archive, best
 
     return jax.vmap(one, out_axes=(0, 1))(keys, context, seeds)
@@ -161,7 +168,7 @@ def search_islands(
     traced = jax.tree.map(lambda rate: jnp.asarray(rate, jnp.float32), rates)
     return _searched(
         island_keys(key, context.mask.shape[0]), context, seeds, traced,
-        problem=chosen, population=config.population, archive=archive, generations=config.generations,
+        problem=chosen, sizes=Sizes(config.population, immigrants=0, archive=archive), generations=config.generations,
     )  # fmt: skip
 
 

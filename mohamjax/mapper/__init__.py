@@ -1,22 +1,22 @@
 """The layer mapper (MEDEA): Pareto sets of mappings of every layer on every template, and its enumeration."""
 
 from mohamjax.mapper.config import MapperConfig, MapperProgress
-from mohamjax.mapper.exhaustive import ExhaustiveProgress, SpaceSize, map_exhaustively, space_size
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.exhaustive import Enumeration, ExhaustiveProgress, SpaceSize, space_size
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.network_level import NetworkChoice, network_choices
 from mohamjax.mapper.one_axis import one_axis_templates, over_one_axis
 from mohamjax.mapper.random_mappings import sample_mappings
 from mohamjax.mapper.stores import TableStore
 
 __all__ = [
+    "Enumeration",
     "ExhaustiveProgress",
+    "LayerMapper",
     "MapperConfig",
     "MapperProgress",
     "NetworkChoice",
     "SpaceSize",
     "TableStore",
-    "map_exhaustively",
-    "map_layers",
     "network_choices",
     "one_axis_templates",
     "over_one_axis",

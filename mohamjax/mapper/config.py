@@ -17,20 +17,21 @@ class MapperConfig:
         population: P, individuals per problem.
         generations: generations after the first population.
         immigrants: random individuals that join every generation.
-        descent: rounds after the last generation, each of as many evaluations: the members of the archive are replaced
-            by better ones among all their neighbours (`mapping_operators.neighbours`), until none is left to try.
-        archive: A, non-dominated mappings remembered per problem during the search.
-        entries: M, mappings of a Pareto set that are handed on.
-        block: B, problems searched in one call; 0 for 32 on a processor, and on an accelerator for all, up to 1,024.
-            Of every device where there are several. What is found does not depend on it, but for rounding.
-        threads: blocks searched at a time; 0 for the number of cores, and on an accelerator for one; always one where
-            several devices share it.
-        fixed: evaluate on the templates as they are at their largest sizes, with the limits of their own off-chip
-            memory, instead of on each mapping's minimal hardware. Area is then the template's, and the search's third
-            objective the energy-delay product.
+        descent: most rounds after the last generation, each with as many evaluations as a generation: members of the
+            archive are replaced by better ones among their neighbours (`mapping_operators.neighbours`), until there is
+            no neighbour left to try.
+        archive: A, most non-dominated mappings remembered per problem during the search.
+        entries: M, most mappings of a Pareto set in the result.
+        block: B, problems searched in one call on each device; 0 for 32 on a processor, and for all of them, up to
+            1,024, on an accelerator. Except for rounding, the result does not depend on it.
+        threads: blocks searched at a time; 0 for the number of cores, or for one on an accelerator. Where several
+            devices share a block it is always one.
+        fixed: evaluate on the templates at their largest sizes, with the limits of their own off-chip memory, instead
+            of on each mapping's minimal hardware. The area is then that of the template, and the third objective of the
+            search is the energy-delay product.
         distinct: mappings with equal objectives count once in survival.
-        padding: mappings may cover larger bounds than the layer's, a few per dimension (`mapping.padding`); all work of
-            the padded problem then counts.
+        padding: mappings may cover larger bounds than those of the layer, a few per dimension (`mapping.padding`); all
+            work of the padded problem then counts.
     """
 
     population: int = 120
@@ -51,13 +52,13 @@ class MapperConfig:
         return (self.generations + 1 + self.descent) * (self.population + self.immigrants)
 
     def problems_at_once(self, problems: int) -> int:
-        """B for so many problems, on the machine at hand; multiples of 32, so that scenarios share programs."""
+        """B for a number of problems on this machine; multiples of 32, so that scenarios share programs."""
         if self.block:
             return self.block
         return min(1024, max(32, -(-problems // 32) * 32)) if accelerated() else 32
 
     def blocks_at_once(self) -> int:
-        """Blocks searched at a time, on the machine at hand."""
+        """Blocks searched at a time on this machine."""
         return self.threads or (1 if accelerated() else os.cpu_count() or 1)
 
     def __post_init__(self) -> None:

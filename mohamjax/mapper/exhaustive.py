@@ -9,12 +9,12 @@ Orders of equal cost, link transfers off (`mapping.cost`):
 
 - loops of bound 1 have no place;
 - at level 0 no order matters, since every MAC takes one word of each data space per cycle;
-- for weights and outputs the innermost run of loops that do not move them is free, whatever its order;
+- for weights and outputs the innermost run of loops that do not move them is free in any order;
 - for inputs a delivery is cheaper than the whole tile only in the innermost run of loops along one sliding axis (and
   K, which does not move them); what follows the first loop off that axis costs whole tiles in any order;
 - the order of spatial loops decides wires alone, hence nothing where a hop costs nothing.
 
-Axes as in `mapping.space`: S = 3 L slots, L levels, D dimensions; B mappings of a batch.
+Axes are those of `mapping.space`: S = 3 L slots, L levels, D dimensions; B mappings of a batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +38,7 @@ from mohamjax.hardware import Technology, Template, fits
 from mohamjax.mapper.problems import MapperContext, children_room, context
 from mohamjax.mapper.sets import undominated
 from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate_sets
+from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MapSpace
 from mohamjax.mapping.tables import assemble
 from mohamjax.runtime.programs import jit_o1
@@ -108,7 +108,7 @@ def _input_run(loops: Sequence[int]) -> tuple[int, ...]:
     return tuple(run)
 
 
-def _signature(loops: Sequence[int]) -> tuple[Any, ...]:
+def _signature(loops: Sequence[int]) -> tuple[object, ...]:
     """What the cost model reads from a temporal order, innermost loop first."""
     weights = frozenset(itertools.takewhile(_FREE_OF_WEIGHTS.__contains__, loops))
     outputs = frozenset(itertools.takewhile(_FREE_OF_OUTPUTS.__contains__, loops))
@@ -117,15 +117,15 @@ def _signature(loops: Sequence[int]) -> tuple[Any, ...]:
 
 @functools.cache
 def order_classes(mask: int, prescribed: tuple[int, ...], kind: str) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """Loop orders of one level (or of one of its axes) of which each stands for those of equal cost.
+    """Loop orders of one level, or of one of its axes: one for each class of orders of equal cost.
 
     Args:
         mask: bit d is set where the loop over dimension d has a bound above 1.
         prescribed: dimensions that the template puts innermost, in this order.
-        kind: `temporal`, `spatial` (all orders differ) or `free` (none do).
+        kind: `temporal`, `spatial` (all orders differ in cost) or `free` (no two differ).
 
     Returns:
-        Permutations of all D dimensions, loops of bound 1 outermost, and the number of orders that there are.
+        Permutations of all D dimensions, with loops of bound 1 outermost, and the number of all orders.
     """
     first = [d for d in prescribed if mask >> d & 1]
     rest = [d for d in range(len(DIMS)) if mask >> d & 1 and d not in first]
@@ -133,7 +133,7 @@ def order_classes(mask: int, prescribed: tuple[int, ...], kind: str) -> tuple[tu
     count = math.factorial(len(rest))
     if kind == "free":
         return (_complete(first + rest, idle, prescribed),), count
-    found: dict[Any, tuple[int, ...]] = {}
+    found: dict[tuple[object, ...], tuple[int, ...]] = {}
     for tail in itertools.permutations(rest):
         loops = (*first, *tail)
         found.setdefault(loops if kind == "spatial" else _signature(loops), loops)
@@ -158,10 +158,10 @@ class _Radix:
         orders: `[R, D]` int32, permutations, padded.
     """
 
-    factors: jax.Array
-    first: jax.Array
-    count: jax.Array
-    orders: jax.Array
+    factors: Array
+    first: Array
+    count: Array
+    orders: Array
 
 
 # ---------------------------------------------------------------- factor splits
@@ -201,7 +201,9 @@ def _divisors(n: int) -> tuple[int, ...]:
 class _Space:
     """One map space on the host: its factor splits, loop orders and their number."""
 
-    def __init__(self, problem: MapperContext) -> None:
+    def __init__(self, problem: MapperContext, limit: float = math.inf) -> None:
+        """Lists the factor splits, and counts the mappings until there are more than `limit` classes."""
+        self.problem = problem
         space = jax.device_get(problem.space)
         machine = jax.device_get(problem.template.machine)
         self.space = space
@@ -222,6 +224,7 @@ class _Space:
         kinds = ["free", *["temporal"] * (self.levels - 1), *["spatial" if w else "free" for w in (*wired, *wired)]]
         prescribed = [tuple(int(d) for d in row if d >= 0) for row in np.asarray(space.constraints.order)]
         self.orders = list(zip([*prescribed, *[()] * (2 * self.levels)], kinds, strict=True))
+        self.size = self._size(limit)
 
     def legal(self, rows: np.ndarray) -> np.ndarray:
         """`[n]` bool: partial splits (`[n, D]` rows of `splits`) that break neither fanout nor capacity."""
@@ -273,7 +276,7 @@ class _Space:
             every *= np.asarray([number for _, number in found], np.float64)[where]
         return classes, every
 
-    def size(self, limit: float = math.inf) -> SpaceSize:
+    def _size(self, limit: float) -> SpaceSize:
         """Counts, until `limit` classes are passed."""
         splits, classes, every = 0, 0.0, 0.0
         for rows in self.batches():
@@ -292,7 +295,7 @@ class _Space:
         masks = 1 << len(DIMS)
         first, count = np.zeros((3 * self.levels, masks), np.int32), np.ones((3 * self.levels, masks), np.int32)
         orders: list[tuple[int, ...]] = []
-        begins: dict[Any, int] = {}
+        begins: dict[tuple[tuple[int, ...], ...], int] = {}
         for s, (prescribed, kind) in enumerate(self.orders):
             possible = sum(1 << d for d in self.dims if (self.splits[d][:, s] > 1).any())
             for mask in (m for m in range(masks) if m & ~possible == 0):
@@ -303,7 +306,7 @@ class _Space:
                 first[s, mask], count[s, mask] = begins[found], len(found)
         table = np.tile(np.arange(len(DIMS), dtype=np.int32), (_padded(len(orders), 1024), 1))
         table[: len(orders)] = orders
-        return _Radix(factors=factors, first=first, count=count, orders=table)  # pyright: ignore[reportArgumentType]
+        return _Radix(factors=factors, first=first, count=count, orders=table)
 
 
 def _padded(n: int, least: int = 64) -> int:
@@ -321,18 +324,18 @@ def space_size(
         template: a template that runs it.
         technology: energy and area tables.
         limit: stop counting once there are more classes than this.
-        padding: as in `map_exhaustively`.
+        padding: see `MapperConfig`.
 
     Raises:
         InputError: the template does not run layers of this type.
     """
-    return _Space(context(layer, template, technology, padding=padding)).size(limit)
+    return _Space(context(layer, template, technology, padding=padding), limit).size
 
 
 # ---------------------------------------------------------------- evaluation
 
 
-def _decode(rows: jax.Array, rest: jax.Array, radix: _Radix, keep: jax.Array) -> Mapping:
+def _decode(rows: Array, rest: Array, radix: _Radix, keep: Array) -> Mapping:
     """Mappings, batch last, from rows of the splits `[B, D]` and classes of their orders `[B]` in mixed radix."""
     factors = jnp.stack([radix.factors[d][rows[:, d]] for d in range(len(DIMS))])  # [D, B, S]
     bits = (1 << jnp.arange(len(DIMS), dtype=jnp.int32))[:, None, None]
@@ -354,27 +357,44 @@ def _decode(rows: jax.Array, rest: jax.Array, radix: _Radix, keep: jax.Array) ->
     )
 
 
+@record
+class _Batch:
+    """Mappings of a batch by their indices.
+
+    Attributes:
+        rows: `[B, D]` int32, rows of the splits.
+        orders: `[B]` int32, classes of the loop orders, in mixed radix.
+        valid: `[B]` bool; the others are padding.
+    """
+
+    rows: Array
+    orders: Array
+    valid: Array
+
+
 @functools.partial(jit_o1, static_argnames=("fixed", "max_children"))
-def _evaluate(rows, rest, valid, front, radix, problem, *, fixed, max_children):
-    """Objectives `[B, 3]` of a batch, and which of it no row of `front` `[F, 3]` covers."""
-    mapping = _decode(rows, rest, radix, problem.space.constraints.keep)
+def _evaluate(
+    batch: _Batch, front: Array, radix: _Radix, problem: MapperContext, *, fixed: bool, max_children: int
+) -> tuple[Array, Array]:
+    """Objectives `[B, 3]` of a batch, and which of its mappings no row of `front` `[F, 3]` covers."""
+    mapping = _decode(batch.rows, batch.orders, radix, problem.space.constraints.keep)
     own = on_own_hardware(
         problem.space.layer, mapping, problem.template, problem.technology, fixed=fixed, max_children=max_children
     )
     values = jnp.stack([own.cycles.total if fixed else own.cycles.onchip, own.energy.total, own.area], axis=-1)
     covered = jnp.any(jnp.all(front[:, None] <= values, axis=-1), axis=0)
-    return values, valid & (own.reason == 0) & ~covered
+    return values, batch.valid & (own.reason == 0) & ~covered
 
 
 @jax.jit
-def _mappings(rows, rest, radix, keep):
+def _mappings(rows: Array, rest: Array, radix: _Radix, keep: Array) -> Mapping:
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), _decode(rows, rest, radix, keep))
 
 
 class _Front:
     """The non-dominated rows met so far: objectives `[n, 3]` and indices `[n, D + 1]`, by rising latency."""
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: np.typing.DTypeLike) -> None:
         self.objectives = np.zeros((0, 3), dtype)
         self.index = np.zeros((0, len(DIMS) + 1), np.int32)
 
@@ -398,10 +418,16 @@ class _Front:
         return rows
 
 
-def _search(
-    space: _Space, problem: MapperContext, fixed: bool, count: Callable[[int], None], threads: int
-) -> tuple[_Front, Mapping]:
-    """The front of one space with its mappings `[M, ...]`."""
+def _search(space: _Space, fixed: bool, count: Callable[[int], None], threads: int) -> tuple[_Front, Mapping]:
+    """The front of one space with its mappings `[M, ...]`.
+
+    Args:
+        space: the map space.
+        fixed: see `MapperConfig`.
+        count: called with the number of mappings of each batch.
+        threads: batches evaluated at a time.
+    """
+    problem = space.problem
     radix = jax.tree.map(jnp.asarray, space.radix())
     dtype = problem.template.machine.capacity.dtype
     front = _Front(dtype)
@@ -412,18 +438,14 @@ def _search(
         number = len(rest)
         index = np.zeros((_BATCH, len(DIMS) + 1), np.int32)
         index[:number, :-1], index[:number, -1] = rows, rest
+        batch = _Batch(rows=index[:, :-1], orders=index[:, -1], valid=np.arange(_BATCH) < number)
         with jax.enable_x64(x64):  # a setting of the thread
-            values, keep = jax.device_get(
-                _evaluate(
-                    index[:, :-1], index[:, -1], np.arange(_BATCH) < number, bait, radix, problem,
-                    fixed=fixed, max_children=room,
-                )
-            )  # fmt: skip
+            values, keep = jax.device_get(_evaluate(batch, bait, radix, problem, fixed=fixed, max_children=room))
         count(number)
         return values[keep], index[keep]
 
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        waiting: list[Any] = []
+        waiting: list[concurrent.futures.Future[tuple[np.ndarray, np.ndarray]]] = []
         for rows, rest in _indices(space):
             waiting.append(pool.submit(run, rows, rest, front.bait()))
             while len(waiting) > threads:
@@ -468,92 +490,121 @@ def _slice(
     return rows[which], (number - (ends[which] - left[which])).astype(np.int32)
 
 
-def map_exhaustively(
-    layers: Sequence[UniqueLayer],
-    templates: Sequence[Template],
-    technology: Technology,
-    *,
-    limit: int = 10**8,
-    fixed: bool = False,
-    progress: Callable[[ExhaustiveProgress], None] | None = None,
-    announce: Callable[[UniqueLayer, Template, SpaceSize], None] | None = None,
-    dtype: Any = jnp.float32,
-    threads: int = 0,
-    padding: bool = True,
-) -> MappingTables:
-    """The true Pareto sets of every layer on every template that can run it, by enumeration.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Enumeration:
+    """Finds the true Pareto sets of every layer on every template that can run it, by enumeration.
 
     Compiles once per number of levels and padded sizes. Two mappings of equal objectives count as one.
 
-    Args:
+    Attributes:
         layers: unique layers, U of them.
         templates: templates, T of them.
         technology: energy and area tables.
         limit: largest number of mappings to evaluate per layer and template.
-        fixed: evaluate on the templates at their largest sizes (`MapperConfig.fixed`).
-        progress: called after every batch.
-        announce: called with the size of each space before anything is evaluated.
+        padding: whether mappings may cover larger bounds, see `MapperConfig`; the sets are then over all that the
+            mapper would try.
+        fixed: evaluate on the templates at their largest sizes, see `MapperConfig`.
         dtype: float dtype; float64 needs JAX's x64 mode.
         threads: batches evaluated at a time; 0 for the number of cores.
-        padding: whether mappings may cover larger bounds, as in `MapperConfig`: all that the mapper would try.
-
-    Returns:
-        `MappingTables` `[U, T, M, ...]` as `map_layers` gives them, with M the size of the largest set.
-
-    Raises:
-        InputError: a space has more mappings than `limit`.
+        progress: called after every batch.
+        announce: called with the size of each space before anything is evaluated.
     """
-    threads = threads or os.cpu_count() or 1
-    levels = max(len(template.levels) for template in templates)
-    open_: dict[tuple[int, int], tuple[_Space, MapperContext, SpaceSize]] = {}
-    for u, layer in enumerate(layers):
-        for t, template in enumerate(templates):
-            if fits(template, layer.type, layer.shape) is not None:
-                continue
-            problem = context(layer, template, technology, levels=levels, dtype=dtype, padding=padding)
-            space = _Space(problem)
-            size = space.size(limit)
-            if size.classes > limit:
-                raise InputError(
-                    f"has more than {limit:,} mappings of different cost on template {template.name}",
-                    item=f"{layer.type} layer {layer.shape}",
-                    remedy="search it instead, or raise the argument `limit`",
+
+    layers: Sequence[UniqueLayer]
+    templates: Sequence[Template]
+    technology: Technology
+    _: dataclasses.KW_ONLY
+    limit: int = 10**8
+    padding: bool = True
+    fixed: bool = False
+    dtype: jax.typing.DTypeLike = jnp.float32
+    threads: int = 0
+    progress: Callable[[ExhaustiveProgress], None] | None = None
+    announce: Callable[[UniqueLayer, Template, SpaceSize], None] | None = None
+
+    @property
+    def levels(self) -> int:
+        """L, of the deepest template."""
+        return max(len(template.levels) for template in self.templates)
+
+    def tables(self) -> MappingTables:
+        """Enumerates all spaces.
+
+        Returns:
+            `MappingTables` `[U, T, M, ...]` as those of `LayerMapper`, with M the size of the largest set.
+
+        Raises:
+            InputError: a space has more mappings than `limit`.
+        """
+        spaces = self._spaces()
+        tally = _Tally(len(spaces), sum(space.size.classes for space in spaces.values()), self.progress)
+        found = {}
+        for place, space in spaces.items():
+            found[place] = _search(space, self.fixed, tally.count, self.threads or os.cpu_count() or 1)
+            tally.end()
+        most = max([1, *(len(front.objectives) for front, _ in found.values())])
+        sets = self._tabulated(spaces, found, most) if found else {}
+        return assemble(sets, len(self.layers), len(self.templates), most, self.levels, self.dtype)
+
+    def _spaces(self) -> dict[tuple[int, int], _Space]:
+        """The map spaces by (layer, template), none of which is too large."""
+        spaces: dict[tuple[int, int], _Space] = {}
+        for u, layer in enumerate(self.layers):
+            for t, template in enumerate(self.templates):
+                if fits(template, layer.type, layer.shape) is not None:
+                    continue
+                problem = context(
+                    layer, template, self.technology, levels=self.levels, dtype=self.dtype, padding=self.padding
                 )
-            if announce is not None:
-                announce(layer, template, size)
-            open_[u, t] = space, problem, size
-    total = sum(size.classes for _, _, size in open_.values())
-    began, evaluations = time.perf_counter(), 0
+                space = spaces[u, t] = _Space(problem, self.limit)
+                if space.size.classes > self.limit:
+                    raise InputError(
+                        f"has more than {self.limit:,} mappings of different cost on template {template.name}",
+                        item=f"{layer.type} layer {layer.shape}",
+                        remedy="search it instead, or raise the argument `limit`",
+                    )
+                if self.announce is not None:
+                    self.announce(layer, template, space.size)
+        return spaces
 
-    def report(done: int) -> None:
-        if progress is not None:
-            seconds = time.perf_counter() - began
-            progress(ExhaustiveProgress(len(open_), done, evaluations, total, seconds))
-
-    found = {}
-    for done, (pair, (space, problem, _)) in enumerate(open_.items()):
-
-        def count(number: int, done: int = done) -> None:
-            nonlocal evaluations
-            evaluations += number
-            report(done)
-
-        found[pair] = _search(space, problem, fixed, count, threads), problem
-        report(done + 1)
-    most = max([1, *(len(front.objectives) for (front, _), _ in found.values())])
-    tables = {}
-    if found:
-        sets = [
-            (
-                problem.space.layer,
-                problem.template,
-                jax.tree.map(lambda x: np.resize(x, (most, *x.shape[1:])), mappings),
-            )
-            for (_, mappings), problem in found.values()
+    def _tabulated(
+        self,
+        spaces: dict[tuple[int, int], _Space],
+        found: dict[tuple[int, int], tuple[_Front, Mapping]],
+        most: int,
+    ) -> dict[tuple[int, int], MappingTables]:
+        """The fronts as sets of at most `most` entries."""
+        problems = [spaces[place].problem for place in found]
+        rows = [
+            (own.space.layer, own.template, jax.tree.map(lambda x: np.resize(x, (most, *x.shape[1:])), mappings))
+            for own, (_, mappings) in zip(problems, found.values(), strict=True)
         ]
-        sets = jax.tree.map(lambda *leaves: np.stack(leaves), *sets)
-        sizes = np.array([len(front.objectives) for (front, _), _ in found.values()])
-        technology = next(iter(found.values()))[1].technology
-        table = undominated(tabulate_sets(sets[0], sets[1], technology, sets[2], sizes, fixed=fixed))
-        tables = {pair: jax.tree.map(lambda leaf, i=i: leaf[i], table) for i, pair in enumerate(found)}
-    return assemble(tables, len(layers), len(templates), most, levels, dtype)
+        layers, templates, mappings = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+        sizes = np.array([len(front.objectives) for front, _ in found.values()])
+        technology = problems[0].technology
+        table = undominated(tabulate_sets(layers, templates, technology, mappings, sizes, fixed=self.fixed))
+        return {place: jax.tree.map(lambda leaf, i=i: leaf[i], table) for i, place in enumerate(found)}
+
+
+class _Tally:
+    """How far an enumeration is."""
+
+    def __init__(self, problems: int, total: int, progress: Callable[[ExhaustiveProgress], None] | None) -> None:
+        self._problems, self._total, self._progress = problems, total, progress
+        self._done = self._evaluations = 0
+        self._began = time.perf_counter()
+
+    def count(self, evaluations: int) -> None:
+        """Counts the mappings of a batch."""
+        self._evaluations += evaluations
+        self._report()
+
+    def end(self) -> None:
+        """Counts a space that is enumerated."""
+        self._done += 1
+        self._report()
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            seconds = time.perf_counter() - self._began
+            self._progress(ExhaustiveProgress(self._problems, self._done, self._evaluations, self._total, seconds))

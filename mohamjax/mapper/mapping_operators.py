@@ -3,8 +3,8 @@
 Every operator maps legal genes to legal genes: constraints, fanouts and capacities hold afterwards, so that no child
 has to be thrown away. Each applies with a probability of its own, which is traced.
 
-Axes as in `mapping.space`: A bounds, F primes, S slots, L levels, D dimensions. All but `grow` and `all_neighbours` are
-for one individual or pair.
+Axes are those of `mapping.space`: A bounds, F primes, S slots, L levels, D dimensions. All but `grow` and
+`all_neighbours` are for one individual or pair.
 """
 
 from __future__ import annotations
@@ -392,7 +392,7 @@ def _few(
 ) -> tuple[Array, Array]:
     """The same, those for which it is wanted a few at a time: what is thrown away takes as long.
 
-    `keys` are whatever the operator takes first: typed keys of a mutation, or numbers of steps.
+    `keys` are the first argument of the operator: typed keys of a mutation, or numbers of steps.
     """
     number = wanted.shape[0]
     width = 8 * math.ceil(number / passes / 8)

@@ -1,12 +1,12 @@
 """One mapping per layer for a whole network on one chiplet (MEDEA paper, Section V-B, Table II).
 
 A choice takes one entry of the Pareto set of every unique layer: layers of equal shape share it. Latency and energy
-add up over the layers; the chiplet is as large as its most demanding layer in every buffer and fanout, and its area and
-access energies are those of that merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`).
+add up over the layers. The chiplet is as large as its most demanding layer needs in every buffer and fanout; area and
+access energies are those of this merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`).
 
-On a given chiplet the layers do not bear on each other: the choice that is best there for a rate of exchange between
-time and energy takes the best entry that fits for every layer by itself. A share of the children is made so, on the
-chiplet of a child of crossover and mutation with some sizes changed.
+On a given chiplet the layers are independent: the choice that is best there for a rate of exchange between time and
+energy takes, for every layer, the best entry that fits. A share of the children is made in this way, on the chiplet of
+a child of crossover and mutation with some sizes changed.
 
 Axes: P population, U unique layers of the network (padded), M table entries, L levels, C components of a size.
 """
@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mohamjax import emo
-from mohamjax.emo.loop import Problem, evolved
+from mohamjax.emo.loop import Problem, Sizes, evolved
 from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, resize, template_arrays
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area, hop_columns, wires
 from mohamjax.runtime.platforms import product
@@ -81,7 +81,7 @@ class _Context:
     Attributes:
         count: `[U]` int32, entries of each set; 0 where padded.
         times: `[U]` float, layers that share the set.
-        columns: `MappingTables` columns `[U, M, ...]` by name, and `hops` `[U, M, K]` as in `Wires`.
+        columns: `MappingTables` columns `[U, M, ...]` by name, and `hops` `[U, M, K]`, see `Wires`.
         sizes: what the chiplet's columns in `hops` are found with.
         template: the template.
         technology: energy and area tables.
@@ -130,7 +130,7 @@ def _energy(rows: dict[str, jax.Array], machine: Machine, context: _Context) -> 
     return energy
 
 
-def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
+def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Objectives `[3]` of one choice `[U]` and its hardware."""
     rows = _rows(choice, context)
     capacity, fanout = _chiplet(rows, context)
@@ -215,14 +215,25 @@ _PROBLEM = Problem(
 )
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class NetworkSets:
+    """The Pareto sets of one network's unique layers on one template, on the host.
+
+    Attributes:
+        tables: columns `[U, M, ...]`; every set has an entry.
+        wires: of the tables on the template: `hops` `[U, M, K]`, the rest without the T axis.
+        times: `[U]`, layers that share each set.
+        template: the template.
+    """
+
+    tables: MappingTables
+    wires: Wires
+    times: np.ndarray
+    template: Template
+
+
 def choose_mappings(
-    key: jax.Array,
-    tables: MappingTables,
-    wires: Wires,
-    times: np.ndarray,
-    template: Template,
-    technology: Technology,
-    config: NetworkConfig | None = None,
+    key: jax.Array, sets: NetworkSets, technology: Technology, config: NetworkConfig | None = None
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Searches the front of choices.
 
@@ -231,10 +242,7 @@ def choose_mappings(
 
     Args:
         key: typed key, consumed.
-        tables: columns `[U, M, ...]` of the network's unique layers on the template; every set has an entry.
-        wires: theirs on the template: `hops` `[U, M, K]`, the rest without the T axis.
-        times: `[U]`, layers that share each set.
-        template: the template.
+        sets: what the network chooses from.
         technology: energy and area tables.
         config: sizes.
 
@@ -243,29 +251,26 @@ def choose_mappings(
         fanouts `[N, L, 2]` of the merged chiplets.
     """
     config = config or NetworkConfig()
-    used = len(times)
+    tables, used = sets.tables, len(sets.times)
     padding = _STEP * -(-used // _STEP) - used
-    chosen = {name: getattr(tables, name) for name in _COLUMNS} | {"hops": wires.hops}
+    chosen = {name: getattr(tables, name) for name in _COLUMNS} | {"hops": sets.wires.hops}
     columns = {name: jnp.asarray(_padded(column, padding)) for name, column in chosen.items()}
     dtype = columns["cycles"].dtype
     levels = tables.capacity.shape[-1]
-    arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
+    arrays = template_arrays([sets.template], technology, levels=levels, dtype=dtype)
     context = _Context(
         count=jnp.asarray(_padded(tables.count, padding), jnp.int32),
-        times=jnp.asarray(_padded(times, padding), dtype),
+        times=jnp.asarray(_padded(sets.times, padding), dtype),
         columns=columns,
-        sizes=jax.tree.map(jnp.asarray, wires.sizes),
+        sizes=jax.tree.map(jnp.asarray, sets.wires.sizes),
         template=jax.tree.map(lambda leaf: leaf[0], arrays),
         technology=jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology),
         rate=jnp.asarray(config.rate, dtype),
         refit=jnp.asarray(config.refit, dtype),
     )
     seeds = jnp.asarray(_padded(np.argmin(tables.objectives, axis=1), padding).T, jnp.int32)
-    archive = _searched(
-        key, context, seeds,
-        population=config.population, immigrants=config.immigrants, archive=config.archive,
-        generations=config.generations,
-    )  # fmt: skip
+    sizes = Sizes(config.population, config.immigrants, config.archive)
+    archive = _searched(key, context, seeds, sizes=sizes, generations=config.generations)
     choices = np.asarray(archive.genes)[np.asarray(archive.valid)]
     objectives, sizes = jax.device_get(
         _evaluate(jnp.asarray(np.resize(choices, (config.archive, choices.shape[1]))), context)
@@ -275,20 +280,22 @@ def choose_mappings(
     return choices[order][:, :used], objectives[: len(choices)][order], (capacity, fanout)
 
 
-@functools.partial(jax.jit, static_argnames=("population", "immigrants", "archive", "generations"))
-def _searched(key: jax.Array, context: _Context, seeds: jax.Array, **sizes: int) -> emo.Archive:
-    return evolved(key, context, seeds, None, problem=_PROBLEM, **sizes)[0].archive
+@functools.partial(jax.jit, static_argnames=("sizes", "generations"))
+def _searched(
+    key: jax.Array, context: _Context, seeds: jax.Array, *, sizes: Sizes, generations: int
+) -> emo.Archive[jax.Array]:
+    return evolved(key, context, seeds, None, problem=_PROBLEM, sizes=sizes, generations=generations)[0].archive
 
 
 @jax.jit
-def _evaluate(choices: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
+def _evaluate(choices: jax.Array, context: _Context) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     return jax.vmap(_merged, (0, None))(choices, context)
 
 
-def _padded(values: Any, padding: int) -> np.ndarray:
-    """More rows of zeros."""
-    values = np.asarray(values)
-    return np.concatenate([values, np.zeros((padding, *values.shape[1:]), values.dtype)])
+def _padded(values: ArrayLike, padding: int) -> np.ndarray:
+    """The values with so many more rows of zeros."""
+    rows = np.asarray(values)
+    return np.concatenate([rows, np.zeros((padding, *rows.shape[1:]), rows.dtype)])
 
 
 def network_choices(
@@ -324,9 +331,8 @@ def network_choices(
             sizes = jax.tree.map(lambda leaf, t=t: leaf[t], every.sizes)
             own_wires = Wires(sizes=sizes, hops=every.hops[unique, t])
             own = jax.random.fold_in(jax.random.fold_in(key, n), t)
-            choices, objectives, (capacity, fanout) = choose_mappings(
-                own, rows, own_wires, times, template, setup.technology, config
-            )
+            sets = NetworkSets(rows, own_wires, times, template)
+            choices, objectives, (capacity, fanout) = choose_mappings(own, sets, setup.technology, config)
             depth = len(template.levels)
             place = np.searchsorted(unique, mine)
             out[network.name, template.name] = [

@@ -1,4 +1,4 @@
-"""Mapping with every dimension along one axis of a level's children at most, as Timeloop's own mapper has it.
+"""Mappings with every dimension along at most one axis of a level's children, the space of Timeloop's own mapper.
 
 Templates may let a dimension run along X and along Y of one level at once: 16 input channels on a mesh of 4 x 4. Where
 mappers are compared, both need one map space. The restricted one is the union over templates each of which leaves such
@@ -23,11 +23,12 @@ from mohamjax.workload import DIMS, UniqueLayer
 
 
 def one_axis_templates(template: Template, dims: Collection[str] = DIMS) -> tuple[Template, ...]:
-    """Templates that together allow what this one does, but for a dimension along both axes of a level.
+    """Templates that together allow what this one does, except a dimension along both axes of a level.
 
-    Each leaves every one of `dims` that may run along X and Y of a level only one of the two. The template itself where
-    there is no such dimension. Larger bounds that mappings may cover (`mapping.padding`) suit the axes that a template
-    allows, so that these templates may offer others than the one that they come from.
+    In each of them, every one of `dims` that may run along X and Y of a level may run along only one of the two. Where
+    there is no such dimension, this is the template itself. The larger bounds that mappings may cover
+    (`mapping.padding`) suit the axes that a template allows, so that these templates may offer other bounds than the
+    one that they come from.
     """
     choices = [_choices(dataflow, dims) for dataflow in template.dataflows]
     number = max(map(len, choices), default=1)
@@ -68,9 +69,9 @@ def over_one_axis(
     Args:
         mapped: Pareto sets `[U, T', M, ...]` of the layers on any templates, by search or by enumeration.
         templates: the T templates.
-        layers: the U layers: dimensions of which all have one step are left as they are.
-        most: entries of a set that are handed on at most, chosen by hypervolume with the best in each objective among
-            them; all of them by default.
+        layers: the U layers; dimensions with bound 1 in all of them are left as they are.
+        most: most entries of a set in the result, chosen by hypervolume, with the best in each objective among them;
+            all entries by default.
 
     Returns:
         The sets over these templates, `[U, T, M, ...]`, NumPy leaves: of what all `one_axis_templates` of a template

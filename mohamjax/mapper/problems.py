@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +51,7 @@ def map_spaces(
         layers: unique layers.
         templates: T templates.
         arrays: the templates, `[T, ...]` NumPy leaves.
-        padding: whether mappings may cover larger bounds, as in `MapperConfig`.
+        padding: whether mappings may cover larger bounds, see `MapperConfig`.
     """
     levels, primes = arrays.component.shape[1], prime_slots(layers)
     machines = [jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine) for t in range(len(templates))]
@@ -67,7 +66,7 @@ def map_spaces(
 def largest_children_room(
     layers: Sequence[UniqueLayer], templates: Sequence[Template], technology: Technology, levels: int
 ) -> int:
-    """`children_room` over all pairs of layers and templates that can run them, as `map_layers` finds it."""
+    """`children_room` over all pairs of layers and templates that can run them, as `LayerMapper` finds it."""
     arrays = jax.device_get(template_arrays(templates, technology, levels))
     return children_room(list(map_spaces(layers, templates, arrays).values()))
 
@@ -79,12 +78,13 @@ def objectives(
 
     Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware
     (docs/concepts/mapper.md). Logarithms change no rank, but spread crowding evenly over objectives that span
-    decades; what costs nothing has that of the smallest normal number.
+    decades; a cost of 0 counts as the smallest normal number.
 
     Args:
         genes: leading axis `[P]`.
         context: one problem.
-        fixed: static, as in `MapperConfig`: latency with off-chip limits, energy, and their product.
+        fixed: static, see `MapperConfig`; the objectives are then latency with off-chip limits, energy, and their
+            product.
         max_children: static, from `children_room`.
 
     Returns:
@@ -106,18 +106,18 @@ def context(
     technology: Technology,
     *,
     levels: int | None = None,
-    dtype: Any = jnp.float32,
+    dtype: jax.typing.DTypeLike = jnp.float32,
     padding: bool = True,
 ) -> MapperContext:
-    """One problem as `objectives` takes it, for those who evaluate or enumerate mappings themselves.
+    """One problem, as `objectives` takes it, for callers that evaluate or enumerate mappings themselves.
 
     Args:
         layer: the layer.
         template: a template that runs it.
         technology: energy and area tables.
-        levels: L; default those of the template.
+        levels: L; default the number of levels of the template.
         dtype: float dtype of the evaluation.
-        padding: whether mappings may cover larger bounds, as in `MapperConfig`.
+        padding: whether mappings may cover larger bounds, see `MapperConfig`.
 
     Raises:
         InputError: the template does not run layers of this type.
@@ -151,7 +151,7 @@ def pair_space(
     Args:
         layer: the layer.
         template: the template.
-        machine: it at its largest sizes, padded to `levels`.
+        machine: the template at its largest sizes, padded to `levels`.
         levels: L.
         primes: F, from `prime_slots`.
         padding: whether mappings may cover larger bounds. Which ones depends on the layer and the template alone.

@@ -1,4 +1,4 @@
-"""Random valid mappings of every layer on every template, in the place of what a mapper finds."""
+"""Random valid mappings of every layer on every template, instead of those that a mapper finds."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _ROUNDS = 4  # of as many draws as mappings are wanted
 
 
 def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> MappingTables:
-    """Random valid mappings of every layer on every template that runs it, in the place of a mapper's sets: no search.
+    """Random valid mappings of every layer on every template that runs it, instead of a mapper's sets: no search.
 
-    They cover the layers' own bounds; none is padded. Of each set's draws equal loop nests count once, whatever the
-    order of loops of bound 1; those that break a constraint of the template or exceed its largest sizes are left out.
+    They cover the layers' own bounds; none is padded. Of equal loop nests in a set, which may order loops of bound 1
+    differently, one is kept. Nests that break a constraint of the template or exceed its largest sizes are left out.
     Small map spaces yield fewer than `count`.
 
     Args:
         problem: the problem.
         count: M, mappings of a set at most.
-        seed: of all randomness; a set's draws depend on nothing but the seed and its place.
+        seed: of all randomness; the draws of a set depend only on the seed and on its indices.
 
     Returns:
-        Tables `[U, T, M, ...]` as from `map_layers`, sets ordered by latency, but not Pareto sets.
+        Tables `[U, T, M, ...]` like those of `map_layers`, sets ordered by latency, but not Pareto sets.
 
     Raises:
         InputError: `count` is below 1, or some layer has no valid mapping among the draws.
@@ -65,7 +65,7 @@ def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> Mappin
         own = jax.random.fold_in(jax.random.fold_in(key, u), t)
         nests = jax.device_get(_drawn(own, jax.tree.map(jnp.asarray, space), count=_ROUNDS * count))
         draws[u, t] = take(nests, _distinct(nests)[: 2 * count])
-    # As many of each as of the largest set, the rest a repetition that does not count.
+    # All sets are made as long as the largest one; repetitions at their ends do not count.
     most = max([1, *(len(nests.temporal) for nests in draws.values())])
     number = np.zeros((len(layers), len(templates)), np.int32)
     blank = next(iter(draws.values()))
@@ -116,6 +116,3 @@ def _distinct(nests: Mapping) -> np.ndarray:
         np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1), axis=0, return_index=True
     )
     return np.sort(first)
-
-
-# ---------------------------------------------------------------- designs

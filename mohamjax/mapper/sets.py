@@ -10,7 +10,7 @@ from mohamjax.mapping.tables import entries_of
 
 
 def undominated(table: MappingTables) -> MappingTables:
-    """Sets `[B, M, ...]` without entries that others of their set dominate; equal ones stay.
+    """Sets `[B, M, ...]` without the entries that another entry of their set dominates; equal ones stay.
 
     A set is chosen by the objectives of one program and tabulated by another: two areas that differ by rounding there
     may be equal in the table.

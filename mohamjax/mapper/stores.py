@@ -1,4 +1,4 @@
-"""What the layer mapper keeps between runs, told by what it needs of the keeper; `io` keeps it in files."""
+"""What the layer mapper needs of a store that keeps its sets between runs; `io.MappingCache` keeps them in files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mohamjax.mapping import MappingTables
 
 
 class TableStore(Protocol):
-    """Keeps Pareto sets of the layer mapper by the hash of everything that they depend on but the code."""
+    """Keeps Pareto sets of the layer mapper by a hash of everything that they depend on except the code."""
 
     def read(self, digest: str) -> MappingTables | None:
         """The set `[M, ...]` of a hash, or None where there is none."""

@@ -1,6 +1,6 @@
 """Loop nests: the encoding of a mapping, the map space, and the cost model."""
 
-from mohamjax.mapping.accesses import AccessCounts, count_accesses
+from mohamjax.mapping.accesses import AccessCounts, Counting, count_accesses
 from mohamjax.mapping.cost import (
     REASONS,
     CycleCounts,
@@ -36,6 +36,7 @@ __all__ = [
     "AccessCounts",
     "ArraySizes",
     "Constraints",
+    "Counting",
     "CycleCounts",
     "EnergyBreakdown",
     "Evaluation",

@@ -7,8 +7,9 @@ positive terms only, since float32 holds no exact difference of large counts.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +18,20 @@ from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANT, C, G, I, K, N, O, P,
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.children import (
     MAX_CHILDREN,
+    Windows,
     are_relevant,
     by_slot,
-    exact_divide,
     group_counts,
     hop_sums,
+    lenient_floor,
     product_over,
+    round_up_halves,
     widest,
     windows,
 )
-from mohamjax.mapping.links import input_share, link_traffic, mac_traffic
+from mohamjax.mapping.links import Children, InputTraffic, MacSteps, MacTraffic, input_share, link_traffic, mac_traffic
 from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.mapping.walks import Delivery, Inside, Level, Outside, Served, Table, access, deliver
 from mohamjax.runtime.platforms import short_scan
 from mohamjax.runtime.struct import record
 
@@ -44,8 +48,8 @@ class AccessCounts:
         updates: `[L, V]` float, words written from the child level (outputs only).
         delivered: `[L, V]` float, words delivered to one child.
         ingress: `[L, V]` float, words that enter the network below the level, before any bypass.
-        network: `[L, V]` float, likewise with bypasses: a level below which a data space is bypassed serves the
-            children of the bypassed level.
+        network: `[L, V]` float, words that enter it after bypasses: a level below which a data space is bypassed
+            serves the children of the bypassed level.
         hops: `[L, V]` float, sum over those words of the wire hops they take; 0 without `wires`, nan where the
             level uses more children than the table holds.
         link_transfers: `[L, V]` float, words that the level's children hand to a neighbour.
@@ -176,228 +180,34 @@ def _input_deliveries(loops, h, w, rest):
     return full + words
 
 
-class _Level(NamedTuple):
-    """What follows from one level alone, as the walk inwards takes it; `[L, ...]` leaves while all levels are together.
+@dataclasses.dataclass(frozen=True)
+class Counting:
+    """What is counted, and with which tables; static.
 
     Attributes:
-        relevant: for weights and outputs, product of the temporal factors that move them.
-        irrelevant: likewise, of those that do not.
-        repeats: likewise, of `_repeats`.
-        child_size: words of each data space in one child's tile.
-        size: likewise, in the level's own.
-        union_size: likewise, in those of its children together.
-        inputs: words of the inputs delivered to one child.
-        share: words of the inputs that one child does not get from another.
-        used: children along X and Y.
-        is_first: the level feeds the MACs.
+        links: count words that neighbours hand on (Timeloop's default, off in the search).
+        first_fills: fill outputs as Timeloop did before version 3.0, where the first visit of an output word was a fill
+            too: the partition is not taken off.
+        wires: count hops; without it `hops` is 0 and wires cost nothing.
+        max_children: children per level that the tables for wires and links have room for. 0 compiles no table (a third
+            of the compile time): hops are then nan where P runs along a level's children together with R, or Q with S,
+            and where the machine's mesh is wider than the level uses and has several rows.
+        grid: compile a faster way, too, for wires on meshes wider than their level uses. Not worth it where every
+            mapping is counted on an array of its own size.
     """
 
-    relevant: Any
-    irrelevant: Any
-    repeats: Any
-    child_size: Any
-    size: Any
-    union_size: Any
-    inputs: Any
-    share: Any
-    used: Any
-    is_first: Any
+    links: bool = False
+    first_fills: bool = False
+    wires: bool = True
+    max_children: int = MAX_CHILDREN
+    grid: bool = False
 
 
-class _Outside(NamedTuple):
-    """What the walk inwards knows of all levels outside the one that it comes to.
-
-    Attributes:
-        relevant: for weights and outputs, product of the temporal factors that move them.
-        irrelevant: likewise, of those that do not.
-        visits: likewise, how often the tile is delivered to the next inner level.
-        partition: words of each data space that one instance ever owns.
-        union_size: of the next outer level.
-        children: that it uses.
-        share: words of weights and inputs that it delivers to one child.
-        expansion: instances along X and Y.
-    """
-
-    relevant: Any
-    irrelevant: Any
-    visits: Any
-    partition: Any
-    union_size: Any
-    children: Any
-    share: Any
-    expansion: Any
-
-
-class _Delivery(NamedTuple):
-    """What a level delivers.
-
-    Attributes:
-        expansion: instances of the level along X and Y.
-        delivered: words of each data space delivered to one child.
-        again: how often an output word comes back after the first time.
-        partition: words of each data space that one instance ever owns.
-        share: words of each data space that its parent fills it with.
-    """
-
-    expansion: Any
-    delivered: Any
-    again: Any
-    partition: Any
-    share: Any
-
-
-def _deliver(outer: _Outside, level: _Level) -> tuple[_Outside, _Delivery]:
-    """One step inwards: words delivered to one child."""
-    moved = [a * b for a, b in zip(outer.relevant, level.relevant, strict=True)]
-    still = [a * b for a, b in zip(outer.irrelevant, level.irrelevant, strict=True)]
-    repeated = [
-        jnp.where(started, repeats * above, visits)
-        for (started, repeats), above, visits in zip(level.repeats, outer.irrelevant, outer.visits, strict=True)
-    ]
-    # Every MAC takes one word of each data space per cycle, however often it is the same.
-    visits = [jnp.where(level.is_first, s, v) for s, v in zip(still, repeated, strict=True)]
-    weights, outputs = (level.child_size[v] * m * n for v, m, n in zip((W, O), moved, visits, strict=True))
-    delivered = [weights, jnp.where(level.is_first, weights, level.inputs), outputs]
-    partition = [
-        jnp.where(outer.children > 1, _whole_share(part, size, union), part)
-        for part, size, union in zip(outer.partition, level.size, outer.union_size, strict=True)
-    ]
-    state = _Outside(
-        relevant=moved,
-        irrelevant=still,
-        visits=repeated,
-        partition=partition,
-        union_size=level.union_size,
-        children=level.used[0] * level.used[1],
-        share=[weights, level.share],
-        expansion=[a * b for a, b in zip(outer.expansion, level.used, strict=True)],
-    )
-    out = _Delivery(
-        expansion=outer.expansion,
-        delivered=delivered,
-        again=visits[1] - 1,
-        partition=partition,
-        share=[*outer.share, partition[O] * (outer.visits[1] - 1)],
-    )
-    return state, out
-
-
-class _Served(NamedTuple):
-    """What the walk outwards takes of a level.
-
-    Attributes:
-        delivery: what it delivers.
-        groups: groups of children that share each data space.
-        size: words of each data space in its tile.
-        used: children along X and Y.
-        keep: data spaces that it stores.
-        top: it is the off-chip memory.
-        real: it is no padding.
-        traffic: of `link_traffic`, or None.
-        per_word: hops of a word of each data space.
-        is_first: the level feeds the MACs.
-    """
-
-    delivery: _Delivery
-    groups: Any
-    size: Any
-    used: Any
-    keep: Any
-    top: Any
-    real: Any
-    traffic: Any
-    per_word: Any
-    is_first: Any
-
-
-class _Inside(NamedTuple):
-    """What the walk outwards knows of the next inner level.
-
-    Attributes:
-        served: words of each data space that entered the network below it, or below where it bypasses them.
-        again: how often an output word comes back.
-        keep: data spaces that it stores.
-    """
-
-    served: Any
-    again: Any
-    keep: Any
-
-
-class _Table(NamedTuple):
-    """Fields of `AccessCounts` that the walk outwards finds."""
-
-    tile: Any
-    partition: Any
-    reads: Any
-    fills: Any
-    updates: Any
-    delivered: Any
-    ingress: Any
-    network: Any
-    expansion: Any
-    fanout_used: Any
-    hops: Any
-
-
-def _access(inner: _Inside, level: _Served, *, macs: Any) -> tuple[_Inside, _Table]:
-    """One step outwards: what a level reads and writes.
-
-    A level below which a data space is bypassed serves the children of the bypassed level; its own groups
-    still share reads. An output word comes back as often as those children are served again.
-
-    Args:
-        inner: the next inner level.
-        level: the level.
-        macs: of `mac_traffic`, or None without links.
-    """
-    delivery = level.delivery
-    ingress = [d * g for d, g in zip(delivery.delivered, level.groups, strict=True)]
-    passed = [s * g for s, g in zip(inner.served, level.groups, strict=True)]
-    if macs is not None:
-        for v, words in zip((W, O), macs.ingress, strict=True):
-            ingress[v] = jnp.where(level.is_first, words, ingress[v])
-        ingress[I] = level.traffic.ingress
-        children = level.used[0] * level.used[1]
-        passed[I] = inner.served[I] * children / level.traffic.weighted * ingress[I]
-    served = [jnp.where(inner.keep[v], ingress[v], passed[v]) for v in (W, I, O)]
-    again = jnp.where(inner.keep[O], delivery.again, inner.again)
-    reads = jnp.stack([served[W], served[I], delivery.partition[O] * again])
-    updates = jnp.stack([jnp.zeros_like(again), jnp.zeros_like(again), served[O]])
-    hops = [h * d for h, d in zip(level.per_word, delivery.delivered, strict=True)]
-
-    def stored(words):
-        return jnp.where(level.keep, words, 0)
-
-    def there(words):
-        return jnp.where(level.real, jnp.stack(words), 0)
-
-    out = _Table(
-        tile=stored(jnp.stack(level.size)),
-        partition=stored(jnp.stack(delivery.partition)),
-        reads=stored(reads),
-        fills=jnp.where(level.keep & ~level.top, jnp.stack(delivery.share), 0),
-        updates=stored(updates),
-        delivered=there(delivery.delivered),
-        ingress=there(ingress),
-        network=there(served),
-        expansion=there(delivery.expansion),
-        fanout_used=jnp.stack(level.used),
-        hops=there(hops),
-    )
-    return _Inside(served=served, again=again, keep=jnp.broadcast_to(level.keep, updates.shape)), out
+DEFAULT_COUNTING = Counting()
 
 
 def count_accesses(
-    layer: LayerArrays,
-    mapping: Mapping,
-    machine: Machine,
-    *,
-    links: bool = False,
-    first_fills: bool = False,
-    wires: bool = True,
-    max_children: int = MAX_CHILDREN,
-    grid: bool = False,
+    layer: LayerArrays, mapping: Mapping, machine: Machine, counting: Counting = DEFAULT_COUNTING
 ) -> AccessCounts:
     """Count the words that every level stores, reads, fills and updates (sections 1 and 3 to 8).
 
@@ -405,15 +215,7 @@ def count_accesses(
         layer: Loop bounds, strides, dilations.
         mapping: Loop nest whose factors multiply to the bounds.
         machine: Only its levels and fanouts (for the wires) matter here.
-        links: Static. Count words that neighbours hand on (Timeloop's default, off in the search).
-        first_fills: Static. Fill outputs as Timeloop did before version 3.0, where the first visit of an output word
-            was a fill too: the partition is not taken off.
-        wires: Static. Count hops; without it `hops` is 0 and wires cost nothing.
-        max_children: Static. Children per level that the tables for wires and links have room for. 0 compiles no
-            table (a third of the compile time): hops are then nan where P runs along a level's children together with
-            R, or Q with S, and where the machine's mesh is wider than the level uses and has several rows.
-        grid: Static. Compile a faster way, too, for wires on meshes wider than their level uses. Not worth it where
-            every mapping is counted on an array of its own size.
+        counting: Static. What is counted.
 
     Returns:
         `AccessCounts` in the float dtype of the machine.
@@ -423,12 +225,103 @@ def count_accesses(
         mapping.temporal.shape[2:], layer.bounds.shape[1:], machine.capacity.shape[1:], mapping.keep.shape[2:]
     )
     levels = mapping.temporal.shape[0]
-    shape = (levels, *batch)
     layer = jax.tree.map(lambda x: x[:, None], layer)
+    nest = _nest(layer, mapping, dtype, (levels, *batch))
+    moves = _moves(layer, nest)
+    children, per_word = _children(mapping, machine, nest, counting)
+    if counting.links:
+        exact = link_traffic(*widest((moves.loops, moves.window, children, moves.inputs)), size=counting.max_children)
+        traffic = jax.tree.map(lambda x: x.astype(dtype), exact)
+        share = traffic.share
+    else:
+        traffic = exact = None
+        share = input_share(moves.inputs, nest.spread, nest.axes, counting.max_children)
 
-    # From here on arrays over (dimension or data space, level). What follows from one level alone is computed for
-    # all levels at once; what accumulates over levels is scanned, outwards or inwards. Both keep XLA from computing
-    # a long product anew for each of its readers.
+    one = jnp.ones(batch, dtype)
+    outside, delivery = _deliveries(nest, moves, share, one)
+    macs = None
+    if counting.links:
+        exact_macs = mac_traffic(*widest(_mac_steps(outside, children, nest, per_word)), size=counting.max_children)
+        macs = jax.tree.map(lambda x: x.astype(dtype), exact_macs)
+        delivery = delivery._replace(again=delivery.again.at[0].set(macs.again))
+
+    served = Served(
+        delivery=delivery,
+        groups=nest.groups,
+        size=nest.size,
+        used=nest.used,
+        keep=kept(mapping, machine),
+        top=outermost(machine),
+        real=machine.level_mask,
+        traffic=traffic,
+        per_word=[*per_word],
+        is_first=jnp.arange(levels) == 0,
+    )
+    inside = Inside(served=[one] * 3, again=one, keep=jnp.ones((len(DATA_SPACES), *batch), bool))
+    _, table = short_scan(functools.partial(access, macs=macs), inside, served)
+
+    instances_used = table.expansion[:, 0] * table.expansion[:, 1]
+    transfers = jnp.zeros_like(table.hops)
+    if traffic is not None and exact is not None and macs is not None:
+        table, transfers = _with_links(table, machine, instances_used, traffic, exact.share, macs)
+    if counting.first_fills:
+        first = jnp.where(outermost(machine), 0, table.partition[:, O])
+        table = table._replace(fills=table.fills.at[:, O].add(first))
+    compute_cycles = outside.relevant[0] * outside.irrelevant[0]
+    return AccessCounts(
+        **table._asdict(),
+        link_transfers=transfers,
+        instances_used=instances_used,
+        mac_expansion=jnp.stack(outside.expansion),
+        macs=compute_cycles * outside.expansion[0] * outside.expansion[1],
+        compute_cycles=compute_cycles,
+    )
+
+
+class _Nest(NamedTuple):
+    """The loop nest, over (dimension or data space, level); sections 1 and 4.
+
+    What follows from one level alone is computed for all levels at once; what accumulates over levels is scanned,
+    outwards or inwards. Both keep XLA from computing a long product anew for each of its readers.
+
+    Attributes:
+        temporal: `[D, L, ...]` float, temporal factors.
+        order: `[D, L, ...]` int32, their order.
+        spatial: `[2, D, L, ...]` float, factors along X and Y.
+        spread: `[D, L, ...]` float, children along each dimension.
+        child: `[D, L, ...]` float, extents of one child's tile.
+        union: `[D, L, ...]` float, extents of the tiles of all children together.
+        size: words of each data space in the level's own tile, `[L, ...]` each.
+        union_size: words of each data space in the tiles of its children together.
+        child_size: words of each data space in one child's tile.
+        axes: overlap of the input windows of the children.
+        groups: groups of children that share each data space, `[L, ...]` each.
+        used: children along X and Y, `[L, ...]` each.
+    """
+
+    temporal: jax.Array
+    order: jax.Array
+    spatial: jax.Array
+    spread: jax.Array
+    child: jax.Array
+    union: jax.Array
+    size: list[jax.Array]
+    union_size: list[jax.Array]
+    child_size: list[jax.Array]
+    axes: tuple[Windows, Windows]
+    groups: tuple[jax.Array, jax.Array, jax.Array]
+    used: list[jax.Array]
+
+
+def _nest(layer: LayerArrays, mapping: Mapping, dtype: jnp.dtype, shape: tuple[int, ...]) -> _Nest:
+    """The loop nest of a mapping.
+
+    Args:
+        layer: the layer, with an axis of levels.
+        mapping: the mapping.
+        dtype: of all floats.
+        shape: (L, batch).
+    """
     temporal = jnp.broadcast_to(jnp.moveaxis(mapping.temporal, 1, 0).astype(dtype), (len(DIMS), *shape))
     order = jnp.broadcast_to(jnp.moveaxis(mapping.order, 1, 0), temporal.shape)
     spatial = jnp.moveaxis(mapping.spatial, 2, 1).astype(dtype)
@@ -436,7 +329,7 @@ def count_accesses(
     child = jnp.moveaxis(
         short_scan(
             lambda child, factor: (child * factor, child),
-            jnp.ones((len(DIMS), *batch), dtype),
+            jnp.ones((len(DIMS), *shape[1:]), dtype),
             jnp.moveaxis(spread * temporal, 1, 0),
         )[1],
         0,
@@ -445,48 +338,79 @@ def count_accesses(
     union = child * spread
     size, union_size, child_size = ([*tensor_words(e, *_steps(layer, e))] for e in (union * temporal, union, child))
     axes = windows(layer, child, spread)
-    groups = group_counts(spread, axes)
-    used = [jnp.broadcast_to(product_over(spatial[axis]), shape) for axis in range(2)]
+    return _Nest(
+        temporal=temporal,
+        order=order,
+        spatial=spatial,
+        spread=spread,
+        child=child,
+        union=union,
+        size=size,
+        union_size=union_size,
+        child_size=child_size,
+        axes=axes,
+        groups=group_counts(spread, axes),
+        used=[jnp.broadcast_to(product_over(spatial[axis]), shape) for axis in range(2)],
+    )
 
-    bounds = by_slot(order, temporal)
-    repeats = [*zip(*_repeats(order, bounds), strict=True)]
-    relevant = [product_over(temporal, RELEVANT[v]) for v in (W, O)]
-    irrelevant = [product_over(temporal, [d for d in ALL if d not in RELEVANT[v]]) for v in (W, O)]
-    h, w = input_window(child, *_steps(layer, child))
-    window = (h, w, product_over(child, (G, N, C)))
-    loops = (bounds, *_input_loops(layer, order, union))
-    inputs = _input_deliveries(loops, *window)
 
-    spatial_order = jnp.moveaxis(mapping.spatial_order, 2, 1)
+class _Moves(NamedTuple):
+    """How the temporal loops of every level move the tiles (section 3).
+
+    Attributes:
+        repeats: for weights and outputs, the result of `_repeats`.
+        relevant: for weights and outputs, product of the temporal factors that move them.
+        irrelevant: for weights and outputs, product of the temporal factors that do not move them.
+        loops: (bound, shift, axis) of each slot, as they move the inputs, `[D, L, ...]`.
+        window: `[L, ...]` each, extents of a child's input tile along the two sliding axes, and the product of the
+            others.
+        inputs: `[L, ...]` float, words of the inputs delivered to one child.
+    """
+
+    repeats: list[tuple[jax.Array, jax.Array]]
+    relevant: list[jax.Array]
+    irrelevant: list[jax.Array]
+    loops: tuple[jax.Array, jax.Array, jax.Array]
+    window: tuple[jax.Array, jax.Array, jax.Array]
+    inputs: jax.Array
+
+
+def _moves(layer: LayerArrays, nest: _Nest) -> _Moves:
+    bounds = by_slot(nest.order, nest.temporal)
+    repeats = [*zip(*_repeats(nest.order, bounds), strict=True)]
+    relevant = [product_over(nest.temporal, RELEVANT[v]) for v in (W, O)]
+    irrelevant = [product_over(nest.temporal, [d for d in ALL if d not in RELEVANT[v]]) for v in (W, O)]
+    h, w = input_window(nest.child, *_steps(layer, nest.child))
+    window = (h, w, product_over(nest.child, (G, N, C)))
+    loops = (bounds, *_input_loops(layer, nest.order, nest.union))
+    return _Moves(repeats, relevant, irrelevant, loops, window, inputs=_input_deliveries(loops, *window))
+
+
+def _children(mapping: Mapping, machine: Machine, nest: _Nest, counting: Counting) -> tuple[Children, jax.Array]:
+    """The children of every level, those of the inputs, and hops of a word of each data space `[V, L, ...]`."""
+    shape = nest.temporal.shape[1:]
+    order = jnp.moveaxis(mapping.spatial_order, 2, 1)
     fanout = jnp.moveaxis(machine.fanout, 1, 0)
-    if wires:
-        per_word = jnp.broadcast_to(hop_sums(spatial_order, spatial, fanout, axes, max_children, grid), (3, *shape))
+    if counting.wires:
+        hops = hop_sums(order, nest.spatial, fanout, nest.axes, counting.max_children, counting.grid)
+        per_word = jnp.broadcast_to(hops, (3, *shape))
     else:
-        per_word = jnp.zeros((3, *shape), dtype)
-    if links:
-        given: dict[str, Any] = widest(
-            {
-                "loops": loops,
-                "window": window,
-                "order": spatial_order,
-                "spatial": spatial,
-                "fanout": fanout,
-                "axes": axes,
-                "delivered": inputs,
-                "groups": groups[I],
-                "hops": per_word[I],
-            }
-        )
-        exact = link_traffic(**given, size=max_children)
-        traffic = jax.tree.map(lambda x: x.astype(dtype), exact)
-        share = traffic.share
-    else:
-        traffic = exact = None
-        share = input_share(inputs, spread, axes, max_children)
+        per_word = jnp.zeros((3, *shape), nest.temporal.dtype)
+    return Children(order, nest.spatial, fanout, nest.axes, nest.groups[I], per_word[I]), per_word
 
-    one = jnp.ones(batch, dtype)
-    whole = [jnp.broadcast_to(x[-1], batch) for x in size]
-    outside = _Outside(
+
+def _deliveries(nest: _Nest, moves: _Moves, share: jax.Array, one: jax.Array) -> tuple[Outside, Delivery]:
+    """The walk inwards: what is known outside the MACs, and what every level delivers (sections 3 and 5).
+
+    Args:
+        nest: the loop nest.
+        moves: of its temporal loops.
+        share: `[L, ...]`, words of the inputs that one child does not get from another.
+        one: 1 for each mapping.
+    """
+    levels = nest.temporal.shape[1]
+    whole = [jnp.broadcast_to(x[-1], one.shape) for x in nest.size]
+    outside = Outside(
         relevant=[one, one],
         irrelevant=[one, one],
         visits=[one, one],
@@ -496,87 +420,63 @@ def count_accesses(
         share=whole[:O],
         expansion=[one, one],
     )
-    own = _Level(
-        relevant=relevant,
-        irrelevant=irrelevant,
-        repeats=repeats,
-        child_size=child_size,
-        size=size,
-        union_size=union_size,
-        inputs=inputs,
+    own = Level(
+        relevant=moves.relevant,
+        irrelevant=moves.irrelevant,
+        repeats=moves.repeats,
+        child_size=nest.child_size,
+        size=nest.size,
+        union_size=nest.union_size,
+        inputs=moves.inputs,
         share=share,
-        used=used,
+        used=nest.used,
         is_first=jnp.arange(levels) == 0,
     )
-    nest, delivery = short_scan(_deliver, outside, own, reverse=True)
-    macs = None
-    if links:
-        moved, still, repeated = (jnp.stack(part) for part in (nest.relevant, nest.irrelevant, nest.visits))
-        level = (spatial_order[:, :, 0], spatial[:, :, 0], fanout[:, 0], jax.tree.map(lambda x: x[0], axes))
-        served = [jnp.stack([x[W][0], x[O][0]]) for x in (groups, per_word)]
-        given = widest([moved, still, repeated, *level, *served])
-        macs = jax.tree.map(lambda x: x.astype(dtype), mac_traffic(*given, size=max_children))
-        delivery = delivery._replace(again=delivery.again.at[0].set(macs.again))
-
-    levels_served = _Served(
-        delivery=delivery,
-        groups=groups,
-        size=size,
-        used=used,
-        keep=kept(mapping, machine),
-        top=outermost(machine),
-        real=machine.level_mask,
-        traffic=traffic,
-        per_word=[*per_word],
-        is_first=jnp.arange(levels) == 0,
-    )
-    inside = _Inside(served=[one] * 3, again=one, keep=jnp.ones((len(DATA_SPACES), *batch), bool))
-    _, table = short_scan(functools.partial(_access, macs=macs), inside, levels_served)
-
-    instances_used = table.expansion[:, 0] * table.expansion[:, 1]
-    hops = table.hops
-    transfers = jnp.zeros_like(hops)
-    if traffic is not None and exact is not None and macs is not None:
-        # Neighbours exchange what the next inner level stores, or the MACs have: its reads and fills grow.
-        stored = table.tile[:, I] > 0
-        below = jnp.concatenate([jnp.ones_like(stored[:1]), stored[:-1]])
-        handed = jnp.where(below & machine.level_mask, traffic.link_transfers, 0)
-        peer, share = (jnp.concatenate([x[1:], jnp.zeros_like(x[:1])]) for x in (widest(handed), exact.share))
-        peer = peer / widest(jnp.maximum(instances_used, 1))
-        reads = jnp.where(stored, _round(table.reads[:, I] + peer.astype(dtype)), 0)
-        fills = jnp.where(stored & ~outermost(machine), _floor(share + peer).astype(dtype), 0)
-        reads = table.reads.at[:, I].set(reads)
-        reads = reads.at[:, O].set(_round(reads[:, O]))
-        table = table._replace(reads=reads, fills=table.fills.at[:, I].set(fills))
-        hops = hops.at[:, I].set(jnp.where(machine.level_mask, traffic.hops, 0))
-        transfers = transfers.at[:, I].set(handed)
-        for v, crossed, words in zip((W, O), macs.hops, macs.link_transfers, strict=True):
-            hops, transfers = hops.at[0, v].set(crossed), transfers.at[0, v].set(words)
-    if first_fills:
-        first = jnp.where(outermost(machine), 0, table.partition[:, O])
-        table = table._replace(fills=table.fills.at[:, O].add(first))
-    compute_cycles = nest.relevant[0] * nest.irrelevant[0]
-    return AccessCounts(
-        **table._replace(hops=hops)._asdict(),
-        link_transfers=transfers,
-        instances_used=instances_used,
-        mac_expansion=jnp.stack(nest.expansion),
-        macs=compute_cycles * nest.expansion[0] * nest.expansion[1],
-        compute_cycles=compute_cycles,
-    )
+    return short_scan(deliver, outside, own, reverse=True)
 
 
-def _whole_share(part, size, union):
-    """Whole part of part * size / union (section 5)."""
-    exact_part, exact_size, exact_union = widest((part, size, union))
-    return _floor(exact_divide(exact_part * exact_size, exact_union)).astype(part.dtype)
+def _mac_steps(outside: Outside, children: Children, nest: _Nest, per_word: jax.Array) -> tuple[MacSteps, Children]:
+    """Arguments of `mac_traffic`: the steps of the whole nest, and the MACs as children of level 0."""
+    steps = MacSteps(*(jnp.stack(part) for part in (outside.relevant, outside.irrelevant, outside.visits)))
+    order, spatial, fanout = children.order[:, :, 0], children.spatial[:, :, 0], children.fanout[:, 0]
+    axes = jax.tree.map(lambda x: x[0], children.axes)
+    groups, hops = (jnp.stack([x[W][0], x[O][0]]) for x in (nest.groups, per_word))
+    return steps, Children(order, spatial, fanout, axes, groups, hops)
 
 
-def _round(x):
-    """Nearest whole number, halves up."""
-    return jnp.floor(x + 0.5)
+def _with_links(
+    table: Table,
+    machine: Machine,
+    instances_used: jax.Array,
+    traffic: InputTraffic,
+    exact_share: jax.Array,
+    macs: MacTraffic,
+) -> tuple[Table, jax.Array]:
+    """The table and the words handed on `[L, V]` where links are used (section 6).
 
+    Neighbours exchange what the next inner level stores, or the MACs have: its reads and fills grow.
 
-def _floor(x):
-    """Floor that forgives the rounding of single precision below an integer."""
-    return jnp.floor(x * (1 + 3e-7)) if x.dtype == jnp.float32 else jnp.floor(x)
+    Args:
+        table: of the walk outwards.
+        machine: the machine.
+        instances_used: `[L, ...]`, of every level.
+        traffic: of `link_traffic`, in the dtype of the table.
+        exact_share: its `share` before rounding to that dtype.
+        macs: of `mac_traffic`.
+    """
+    dtype = table.reads.dtype
+    stored = table.tile[:, I] > 0
+    below = jnp.concatenate([jnp.ones_like(stored[:1]), stored[:-1]])
+    handed = jnp.where(below & machine.level_mask, traffic.link_transfers, 0)
+    peer, share = (jnp.concatenate([x[1:], jnp.zeros_like(x[:1])]) for x in (widest(handed), exact_share))
+    peer = peer / widest(jnp.maximum(instances_used, 1))
+    reads = jnp.where(stored, round_up_halves(table.reads[:, I] + peer.astype(dtype)), 0)
+    fills = jnp.where(stored & ~outermost(machine), lenient_floor(share + peer).astype(dtype), 0)
+    reads = table.reads.at[:, I].set(reads)
+    reads = reads.at[:, O].set(round_up_halves(reads[:, O]))
+    fills = table.fills.at[:, I].set(fills)
+    hops = table.hops.at[:, I].set(jnp.where(machine.level_mask, traffic.hops, 0))
+    transfers = jnp.zeros_like(table.hops).at[:, I].set(handed)
+    for v, crossed, words in zip((W, O), macs.hops, macs.link_transfers, strict=True):
+        hops, transfers = hops.at[0, v].set(crossed), transfers.at[0, v].set(words)
+    return table._replace(reads=reads, fills=fills, hops=hops), transfers

@@ -52,6 +52,16 @@ def exact_divide(a, b):
     return a / jnp.where(a < 0, 1, b)
 
 
+def round_up_halves(x):
+    """Nearest whole number, halves up."""
+    return jnp.floor(x + 0.5)
+
+
+def lenient_floor(x):
+    """Floor that forgives the rounding of single precision just below an integer."""
+    return jnp.floor(x * (1 + 3e-7)) if x.dtype == jnp.float32 else jnp.floor(x)
+
+
 def widest(tree):
     """Floats in the widest type that JAX is set to, the rest as it is: for quotients that become whole numbers.
 
@@ -83,7 +93,7 @@ class Windows:
         out: `[...]` float, children along P (Q).
         tap: `[...]` float, children along R (S).
         chain_out: `[...]` float, b/g; 1 where one of the two has a single child.
-        chain_tap: `[...]` float, a/g, likewise.
+        chain_tap: `[...]` float, a/g; 1 where one of the two has a single child.
         shift_out: `[...]` float, a, words.
         shift_tap: `[...]` float, b, words.
     """

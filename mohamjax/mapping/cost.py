@@ -15,15 +15,15 @@ the mapping fits.
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 
 from mohamjax.dims import I, O, W
 from mohamjax.hardware.machine import Machine
-from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
-from mohamjax.mapping.children import MAX_CHILDREN, exact_divide, product_over, widest
+from mohamjax.mapping.accesses import DEFAULT_COUNTING, AccessCounts, Counting, count_accesses, outermost
+from mohamjax.mapping.children import exact_divide, product_over, widest
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.runtime.blocks import WIDE, in_blocks, in_fitting_blocks
 from mohamjax.runtime.struct import record
@@ -281,48 +281,34 @@ def evaluate_batch(
     layers: LayerArrays,
     mappings: Mapping,
     machines: Machine,
+    counting: Counting = DEFAULT_COUNTING,
     *,
-    links: bool = False,
-    first_fills: bool = False,
-    wires: bool = True,
     own_fanout: bool = False,
-    max_children: int = MAX_CHILDREN,
     block_size: int | None = None,
 ) -> Evaluation:
-    """Evaluate many mappings: counts, cycles, energy, validity. Jit it with the keywords static.
+    """Evaluate many mappings: counts, cycles, energy, validity. Jit it with `counting` and the keywords static.
 
     Args:
         layers: One layer, or a leading batch axis N on every leaf.
         mappings: Leading batch axis N.
         machines: One machine, or a leading batch axis N on every leaf.
-        links: As in `count_accesses`.
-        first_fills: As in `count_accesses`.
-        wires: As in `count_accesses`.
-        own_fanout: As in `validity`.
-        max_children: As in `count_accesses`.
-        block_size: As in `map_blocks`; elsewhere than on a processor 2^16 by default, 2^10 with links.
+        counting: What is counted; the faster way for wires on wide meshes (`grid`) is compiled in any case.
+        own_fanout: Each level must stay within its own fanout, see `validity`.
+        block_size: Mappings per block at most, see `map_blocks`; on an accelerator 2^16 by default, 2^10 with links.
 
     Returns:
         `Evaluation` with a leading batch axis N.
     """
-    arrays: dict[str, Any] = {"mapping": mappings}
-    shared: dict[str, Any] = {}
+    counting = dataclasses.replace(counting, grid=True)
+    arrays: dict[str, object] = {"mapping": mappings}
+    shared: dict[str, object] = {}
     (arrays if jnp.ndim(layers.bounds) > 1 else shared)["layer"] = layers
     (arrays if jnp.ndim(machines.capacity) > 1 else shared)["machine"] = machines
 
     def evaluate(arrays, shared):
         given = {**arrays, **shared}
         layer, mapping, machine = given["layer"], given["mapping"], given["machine"]
-        counts = count_accesses(
-            layer,
-            mapping,
-            machine,
-            links=links,
-            first_fills=first_fills,
-            wires=wires,
-            max_children=max_children,
-            grid=True,
-        )
+        counts = count_accesses(layer, mapping, machine, counting)
         reason, level = validity(counts, mapping, machine, own_fanout=own_fanout)
         time = cycles(counts, machine)
         return Evaluation(
@@ -335,5 +321,5 @@ def evaluate_batch(
         )
 
     # With links every mapping has a table of pairs of children.
-    wide = _WIDE >> 6 if links else _WIDE
+    wide = _WIDE >> 6 if counting.links else _WIDE
     return map_blocks(evaluate, arrays, shared, block_size=block_size, wide=wide)

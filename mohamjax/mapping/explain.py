@@ -5,22 +5,70 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, SupportsFloat, TypedDict
 
 import jax
 import numpy as np
 
 from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware.machine import Machine
+from mohamjax.mapping.accesses import Counting
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.cost import REASONS, Evaluation, evaluate_batch
 from mohamjax.mapping.nest import LayerArrays, Mapping
 
 
-def whole(value: Any) -> int | float:
+class DataSpaceRow(TypedDict):
+    """One data space of a level: words per instance, energy of all instances."""
+
+    tile: int | float
+    reads: int | float
+    fills: int | float
+    updates: int | float
+    energy_pJ: float
+
+
+class LevelRow(TypedDict):
+    """One level: words, and words per cycle and instance; None where unlimited."""
+
+    name: str
+    cycles: int | float
+    instances: int | float
+    capacity: int | float | None
+    capacity_used: int | float
+    bandwidth_needed: list[float]
+    bandwidth: list[float | None]
+    shared_bandwidth: float | None
+    network_energy_pJ: float
+    data_spaces: dict[str, DataSpaceRow]
+
+
+class Explanation(TypedDict):
+    """Why a valid mapping costs what it costs."""
+
+    valid: Literal[True]
+    cycles: int | float
+    compute_cycles: int | float
+    limited_by: str
+    energy_pJ: float
+    macs: int | float
+    macs_per_cycle: float
+    macs_present: int | float
+    mac_energy_pJ: float
+    levels: list[LevelRow]
+
+
+class Rejection(TypedDict):
+    """Why a mapping does not fit: the level and the reason."""
+
+    valid: Literal[False]
+    reject: dict[str, str]
+
+
+def whole(value: SupportsFloat) -> int | float:
     """A number as Python writes it best: an int where it is whole."""
-    value = float(value)
-    return int(value) if math.isfinite(value) and value == int(value) else value
+    number = float(value)
+    return int(number) if math.isfinite(number) and number == int(number) else number
 
 
 def rejection(result: Evaluation, machine: Machine, level_names: Sequence[str], mac_name: str) -> dict[str, str] | None:
@@ -75,7 +123,7 @@ def rejection(result: Evaluation, machine: Machine, level_names: Sequence[str], 
 
 def explain_evaluation(
     result: Evaluation, machine: Machine, level_names: Sequence[str], mac_name: str = "MAC"
-) -> dict[str, Any]:
+) -> Explanation | Rejection:
     """Explains one mapping that has been evaluated.
 
     Args:
@@ -96,17 +144,20 @@ def explain_evaluation(
     failed = rejection(result, machine, level_names, mac_name)
     if failed is not None:
         return {"valid": False, "reject": failed}
-    data: Any = jax.tree.map(lambda x: np.asarray(x, np.float64), (result.counts, result.cycles, result.energy))
-    counts, cycles, energy = data
+    results = (result.counts, result.cycles, result.energy)
+    counts, cycles, energy = jax.tree.map(lambda x: np.asarray(x, np.float64), results)
     compute = float(counts.compute_cycles)
     need = np.stack([counts.reads.sum(1), (counts.fills + counts.updates).sum(1)], axis=1) / compute
     limits, capacity = np.asarray(machine.bandwidth, np.float64), np.asarray(machine.capacity, np.float64)
     shared = np.full(len(limits), np.inf) if machine.shared_bandwidth is None else np.asarray(machine.shared_bandwidth)
-    levels = []
+    levels: list[LevelRow] = []
     for i, name in enumerate(level_names):
-        spaces = {
+        spaces: dict[str, DataSpaceRow] = {
             space: {
-                **{kind: whole(getattr(counts, kind)[i, v]) for kind in ("tile", "reads", "fills", "updates")},
+                "tile": whole(counts.tile[i, v]),
+                "reads": whole(counts.reads[i, v]),
+                "fills": whole(counts.fills[i, v]),
+                "updates": whole(counts.updates[i, v]),
                 "energy_pJ": float(energy.level[i, v]),
             }
             for v, space in enumerate(DATA_SPACES)
@@ -141,10 +192,10 @@ def explain_evaluation(
     }
 
 
-@functools.partial(jax.jit, static_argnames=("links", "max_children"))
-def _evaluate(layer, mapping, machine, links, max_children):
+@functools.partial(jax.jit, static_argnames=("counting",))
+def _evaluate(layer: LayerArrays, mapping: Mapping, machine: Machine, counting: Counting) -> Evaluation:
     batch = jax.tree.map(lambda x: x[None], mapping)
-    result = evaluate_batch(layer, batch, machine, links=links, max_children=max_children)
+    result = evaluate_batch(layer, batch, machine, counting)
     return jax.tree.map(lambda x: x[0], result)
 
 
@@ -157,8 +208,8 @@ def explain(
     mac_name: str = "MAC",
     links: bool = False,
     max_children: int = MAX_CHILDREN,
-) -> dict[str, Any]:
-    """Evaluates one mapping and explains the result; as `explain_evaluation`, which see.
+) -> Explanation | Rejection:
+    """Evaluates one mapping and explains the result, see `explain_evaluation`.
 
     Args:
         layer: the layer.
@@ -167,11 +218,11 @@ def explain(
         level_names: names of the levels that exist, innermost first; numbered by default.
         mac_name: name of the MAC array.
         links: count link transfers.
-        max_children: as in `count_accesses`.
+        max_children: room of the tables over children, see `Counting`.
     """
     levels = int(np.sum(np.asarray(machine.level_mask)))
     names = [f"level {i}" for i in range(levels)] if level_names is None else list(level_names)
-    result = _evaluate(layer, mapping, machine, links, max_children)
+    result = _evaluate(layer, mapping, machine, Counting(links=links, max_children=max_children))
     return explain_evaluation(result, machine, names, mac_name)
 
 
@@ -183,9 +234,9 @@ def _number(value: float | int | None) -> str:
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.6g}"
 
 
-def explanation_text(explanation: dict[str, Any]) -> str:
+def explanation_text(explanation: Explanation | Rejection) -> str:
     """The table of an explanation, outermost level first, for a fixed-width font."""
-    if not explanation["valid"]:
+    if explanation["valid"] is False:
         failed = explanation["reject"]
         return f"invalid at {failed['level']}: {failed['reason']}"
     head = [

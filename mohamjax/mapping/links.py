@@ -14,12 +14,15 @@ Axes: D dimensions, L levels, a free batch axis; `size` children. "Section" is t
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from mohamjax.dims import ALL, C, G, I, K, N, O, P, Q, R, S, W
 from mohamjax.mapping.children import (
+    Windows,
     exact_divide,
     group_labels,
     indices,
@@ -61,13 +64,36 @@ class MacTraffic:
         ingress: `[2, ...]` float, words that enter the network below the level.
         hops: `[2, ...]` float, sum over those words of the hops they take.
         link_transfers: `[2, ...]` float, words handed from MAC to MAC.
-        again: `[...]` float, how often an output word comes back to the level after its first visit, on the mean.
+        again: `[...]` float, how often an output word comes back to the level after its first visit, on average.
     """
 
     ingress: jax.Array
     hops: jax.Array
     link_transfers: jax.Array
     again: jax.Array
+
+
+class Children(NamedTuple):
+    """How the children of every level are laid out, and what they share.
+
+    The inputs alone have a group count and hops per level; for the MACs both are stacked, `[2, ...]`, for weights and
+    outputs, and the other arrays have no L axis.
+    """
+
+    order: jax.Array  # [2, D, L, ...] i32, loop order along X and Y
+    spatial: jax.Array  # [2, D, L, ...] float, factors along X and Y
+    fanout: jax.Array  # [2, L, ...] float, children that the level has along X and Y
+    axes: tuple[Windows, Windows]  # from `children.windows`, [L, ...]
+    groups: jax.Array  # [L, ...] float, groups of children that share a word
+    hops: jax.Array  # [L, ...] float, hops of one word for every group, summed
+
+
+class MacSteps(NamedTuple):
+    """Steps of the whole nest that deliver weights and outputs to the MACs, in that order."""
+
+    relevant: jax.Array  # [2, ...] float, steps that move the data space
+    irrelevant: jax.Array  # [2, ...] float, product of the bounds of the other loops
+    repeats: jax.Array  # [2, ...] float, product of those among them that lie outside some relevant loop
 
 
 def base_classes(spread, axes, size):
@@ -258,24 +284,20 @@ def _merged_share(members, groups, words, children):
     return total + exact_divide(held[2] * held[0], children)
 
 
-def link_traffic(loops, window, order, spatial, fanout, axes, delivered, groups, hops, size) -> InputTraffic:
+def link_traffic(loops, window, children: Children, delivered: jax.Array, size: int) -> InputTraffic:
     """Traffic of the inputs with link transfers (section 6).
 
     Args:
         loops: (bound, shift, axis) of each slot, `[D, L, ...]`.
         window: `[L, ...]` each, extents of a child's tile along the two sliding axes and the product of the others.
-        order: `[2, D, L, ...]` int32, loop order along X and Y.
-        spatial: `[2, D, L, ...]` float, factors along X and Y.
-        fanout: `[2, L, ...]` float, children that the level has along X and Y.
-        axes: From `children.windows`, `[L, ...]`.
+        children: of every level; a group are those of equal tiles.
         delivered: `[L, ...]` float, words delivered to one child; at level 0 anything.
-        groups: `[L, ...]` float, groups of equal tiles.
-        hops: `[L, ...]` float, hops of one word for every group, summed.
         size: Static, children that the tables have room for.
 
     Returns:
         `InputTraffic`; nan where links are possible and the children are more than `size`.
     """
+    order, spatial, fanout, axes, groups, hops = children
     spread = spatial[0] * spatial[1]
     used = jnp.broadcast_to(product_over(spread), delivered.shape)
     full = window[0] * window[1] * window[2]
@@ -353,27 +375,22 @@ def link_traffic(loops, window, order, spatial, fanout, axes, delivered, groups,
     return jax.tree.map(lambda x: jnp.where(unknown, jnp.nan, x), traffic)
 
 
-def mac_traffic(relevant, irrelevant, repeats, order, spatial, fanout, axes, groups, hops, size) -> MacTraffic:
+def mac_traffic(steps: MacSteps, macs: Children, size: int) -> MacTraffic:
     """Traffic of weights and outputs between the innermost level and the MACs with link transfers (section 6).
 
     A step that moves one of them brings words that no MAC had: only the innermost loops that leave it in place can use
     links. All their steps are alike.
 
     Args:
-        relevant: `[2, ...]` float, steps of the whole nest that move weights, outputs.
-        irrelevant: `[2, ...]` float, product of the bounds of the other loops.
-        repeats: `[2, ...]` float, that of those outside some relevant loop.
-        order: `[2, D, ...]` int32, loop order of level 0 along X and Y.
-        spatial: `[2, D, ...]` float, factors along X and Y.
-        fanout: `[2, ...]` float, MACs that the level has along X and Y.
-        axes: From `children.windows`.
-        groups: `[2, ...]` float, groups of MACs that share a word.
-        hops: `[2, ...]` float, hops of one word for every group, summed.
+        steps: of the whole nest.
+        macs: the children of level 0.
         size: Static, MACs that the tables have room for.
 
     Returns:
         `MacTraffic`; nan where links are possible and the MACs are more than `size`.
     """
+    relevant, irrelevant, repeats = steps
+    order, spatial, fanout, axes, groups, hops = macs
     spread = spatial[0] * spatial[1]
     groups = jnp.broadcast_to(groups, hops.shape)
     used = jnp.broadcast_to(product_over(spread), hops.shape[1:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -40,8 +39,8 @@ def lie_in(
     return good
 
 
-def _each(nests: Mapping, own: Any, padded: np.ndarray) -> np.ndarray:
-    """As `lie_in`, of one problem for each nest."""
+def _each(nests: Mapping, own: MapSpace, padded: np.ndarray) -> np.ndarray:
+    """Whether each nest `[n]` lies in its own map space `[n, ...]`."""
     levels, dims = own.constraints.temporal_max.shape[1:]
     temporal, spatial = np.asarray(nests.temporal), np.asarray(nests.spatial)
     order, spatial_order = np.asarray(nests.order), np.asarray(nests.spatial_order)
@@ -57,7 +56,7 @@ def _each(nests: Mapping, own: Any, padded: np.ndarray) -> np.ndarray:
     limit = np.concatenate([own.constraints.temporal_max[:, None], own.constraints.spatial_max], axis=1)
     good &= (factors <= limit).all(axis=everything)
     good &= (factors.prod(axis=3) <= own.fanout.reshape(-1, 3, levels)).all(axis=(1, 2))
-    good &= _ordered(order, temporal > 1, own.constraints.order)
+    good &= _ordered(order, temporal > 1, np.asarray(own.constraints.order))
 
     extent = np.cumprod(factors.prod(axis=1), axis=1)  # [n, L, D]
     stride, dilation = (step.T[..., None].astype(float) for step in (own.layer.stride, own.layer.dilation))

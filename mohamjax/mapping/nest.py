@@ -28,7 +28,7 @@ class LayerArrays:
     Attributes:
         bounds: `[D]` int32, loop bounds in the order of `workload.DIMS`.
         stride: `[2]` int32, along the first (P, R) and second (Q, S) axis.
-        dilation: `[2]` int32, likewise.
+        dilation: `[2]` int32, along the first and second axis.
     """
 
     bounds: Array
@@ -47,7 +47,7 @@ class Mapping:
         temporal: `[L, D]` int32, temporal factors.
         order: `[L, D]` int32, a permutation of the dimensions per level: `order[l, 0]` is the innermost loop.
         spatial: `[2, L, D]` int32, factors along X (index 0) and Y (index 1).
-        spatial_order: `[2, L, D]` int32, permutations as in `order`, for the X and the Y loops.
+        spatial_order: `[2, L, D]` int32, permutations like those of `order`, for the X and the Y loops.
         keep: `[L, V]` bool, data spaces stored at the level; the others bypass it.
     """
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import jax
 import msgspec
@@ -28,9 +28,30 @@ from mohamjax.runtime.struct import take
 from mohamjax.workload import DIMS
 
 
-def mapping_to_dict(
-    mapping: Mapping, level_names: Sequence[str], bounds: Sequence[int] | None = None
-) -> dict[str, Any]:
+class LoopsData(TypedDict):
+    """Temporal loops of a level: factors above 1 by dimension, and all dimensions, innermost first."""
+
+    factors: dict[str, int]
+    perm: str
+
+
+class LevelData(TypedDict):
+    """One level of a mapping as JSON-able data; `spatial` has [dimension, factor] pairs by axis, innermost first."""
+
+    name: str
+    keep: list[int]
+    temporal: LoopsData
+    spatial: dict[str, list[list[Any]]]
+
+
+class NestData(TypedDict):
+    """One mapping as JSON-able data."""
+
+    padded: NotRequired[dict[str, int]]
+    levels: list[LevelData]
+
+
+def mapping_to_dict(mapping: Mapping, level_names: Sequence[str], bounds: Sequence[int] | None = None) -> NestData:
     """One mapping as JSON-able data.
 
     Args:
@@ -49,18 +70,18 @@ def mapping_to_dict(
 
 def mappings_to_dicts(
     mappings: Mapping, level_names: Sequence[Sequence[str]], bounds: np.ndarray | None = None
-) -> list[dict[str, Any]]:
-    """As `mapping_to_dict`, many mappings `[n, ...]`, each with its own names of levels and bounds `[n, D]`."""
+) -> list[NestData]:
+    """Many mappings `[n, ...]` as `mapping_to_dict` writes one, each with its names of levels and bounds `[n, D]`."""
     fields = [np.asarray(leaf).tolist() for leaf in (mappings.temporal, mappings.order, mappings.spatial)]
     fields += [np.asarray(mappings.spatial_order).tolist(), np.asarray(mappings.keep).astype(int).tolist()]
 
     def loops(factors: list[int], order: list[int]) -> list[tuple[str, int]]:
         return [(DIMS[d], factors[d]) for d in order if factors[d] > 1]
 
-    rows = []
+    rows: list[NestData] = []
     larger = np.ones((len(level_names), len(DIMS)), int) if bounds is None else padded(mappings, bounds)
     for own, names, temporal, order, spatial, spatial_order, keep in zip(larger, level_names, *fields, strict=True):
-        levels = [
+        levels: list[LevelData] = [
             {
                 "name": name,
                 "keep": keep[i],
@@ -147,7 +168,7 @@ would take as long as all the rest."""
 
 
 def mapping_from_dict(
-    data: Any,
+    data: object,
     level_names: Sequence[str],
     default_keep: Sequence[Sequence[bool]],
     *,
@@ -184,7 +205,7 @@ def mapping_of(
     file: object = None,
     item: str = "mapping",
 ) -> Mapping:
-    """A mapping from its form; arguments and errors as of `mapping_from_dict`."""
+    """A mapping from its form; arguments and errors are those of `mapping_from_dict`."""
     nests, sound = mappings_of([form], level_names, default_keep, levels=levels)
     if not sound[0]:
         raise _fault(form, level_names, file, item)
@@ -202,7 +223,9 @@ def mappings_of(
 
     Args:
         forms: n loop nests.
-        level_names: as of `mapping_from_dict`, like all that follows.
+        level_names: names of the machine's levels, innermost first.
+        default_keep: flags per level where a form gives none.
+        levels: padded number of levels; default as many as there are.
 
     Returns:
         NumPy arrays in a `Mapping`, leading axis `[n]`, and `[n]` bool, which of them are sound: what `mapping_of`

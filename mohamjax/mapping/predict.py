@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
 
-from mohamjax.hardware.machine import Architecture, pad_machine
+from mohamjax.hardware.machine import Architecture, Machine, pad_machine
+from mohamjax.mapping.accesses import Counting
 from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
 from mohamjax.mapping.nest import LayerArrays, Mapping, pad_mapping
 from mohamjax.workload.layer import WorkloadShape
+
+T = TypeVar("T")
 
 _CHUNK = 4096
 _STEP = 512
@@ -37,12 +40,14 @@ class Sample:
     mapping: Mapping
 
 
-@functools.partial(jax.jit, static_argnames=("links", "first_fills", "max_children", "block_size"))
-def _evaluate(layers, mappings, machines, **static):
-    return evaluate_batch(layers, mappings, machines, **static), jax.vmap(area)(machines)
+@functools.partial(jax.jit, static_argnames=("counting", "block_size"))
+def _evaluate(
+    layers: LayerArrays, mappings: Mapping, machines: Machine, *, counting: Counting, block_size: int
+) -> tuple[Evaluation, jax.Array]:
+    return evaluate_batch(layers, mappings, machines, counting, block_size=block_size), jax.vmap(area)(machines)
 
 
-def _stack(trees: Sequence[Any]) -> Any:
+def _stack(trees: Sequence[T]) -> T:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
@@ -90,7 +95,7 @@ def predict(
     Args:
         samples: At least one.
         links: Count link transfers, as Timeloop does by default.
-        first_fills: Fill outputs by the rule of Timeloop before 3.0, as in `count_accesses`.
+        first_fills: Fill outputs by the rule of Timeloop before 3.0, see `Counting`.
         float32: Count in single instead of double precision; only quotients whose whole part matters stay double.
 
     Returns:
@@ -99,12 +104,12 @@ def predict(
     samples = alike(samples)
     dtype = np.float32 if float32 else np.float64
     chunk = _chunk_size(len(samples))
-    size = _table_size(samples)
+    counting = Counting(links=links, first_fills=first_fills, max_children=_table_size(samples))
     # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
-    static = {"links": links, "first_fills": first_fills, "max_children": size, "block_size": 1 if links else 64}
+    block_size = 1 if links else 64
 
-    def cast(machine):
-        """The machine in the precision of the counts; what quotients that become whole numbers need stays exact."""
+    def cast(machine: Machine) -> Machine:
+        """The machine in the precision of the counts; bandwidths, whose quotients become whole numbers, stay exact."""
         single = jax.tree.map(lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x, machine)
         return dataclasses.replace(single, bandwidth=machine.bandwidth, shared_bandwidth=machine.shared_bandwidth)
 
@@ -119,6 +124,7 @@ def predict(
                 dilation=np.array([s.shape.dilation for s in part], np.int32),
             )
             machines = cast(_stack([s.architecture.machine for s in part]))
-            result = _evaluate(layers, _stack([s.mapping for s in part]), machines, **static)
+            mappings = _stack([s.mapping for s in part])
+            result = _evaluate(layers, mappings, machines, counting=counting, block_size=block_size)
             results.append(jax.tree.map(np.asarray, result))
     return jax.tree.map(lambda *x: np.concatenate(x)[: len(samples)], *results)

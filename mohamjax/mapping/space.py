@@ -1,7 +1,7 @@
 """The map space: which loop nests a template allows for a layer, as genes that cannot leave it.
 
 The chromosome deals the *prime factors* of the loop bounds to slots: slot `axis * L + level` holds temporal factors
-(axis 0) or spatial factors along X (1) or Y (2) of a level. Whatever the genes say, the product of a dimension's
+(axis 0) or spatial factors along X (1) or Y (2) of a level. For any genes, the product of a dimension's
 factors is its bound, so that variation needs no repair of products, and a move is one integer. Equal primes of one
 dimension are interchangeable; `decode` gives the same `Mapping` for all their permutations.
 
@@ -50,7 +50,7 @@ class Constraints:
 
     Attributes:
         temporal_max: `[L, D]` int32, largest temporal factor; 1 = not allowed, `UNLIMITED` = no limit.
-        spatial_max: `[2, L, D]` int32, largest factor along X and Y, likewise.
+        spatial_max: `[2, L, D]` int32, largest factor along X and Y.
         order: `[L, D]` int32, the loop order that the level prescribes, innermost first; -1 where the position is
             free. Free positions lie outside the prescribed ones.
         keep: `[L, V]` bool, data spaces stored at the level.
@@ -236,7 +236,7 @@ def covering(cover: Array, space: MapSpace) -> MapSpace:
     """The space of the mappings that cover given bounds: `prime` and `group` are `[F]`.
 
     Args:
-        cover: `[D]` int32, as in `MappingGenes`.
+        cover: `[D]` int32, see `MappingGenes`.
         space: the problem.
     """
     if space.prime.ndim == 1:
@@ -294,7 +294,7 @@ class Nest:
     """Genes under change, with what the checks of a move need.
 
     Attributes:
-        slot: `[F]` int32, as in `MappingGenes`.
+        slot: `[F]` int32, see `MappingGenes`.
         factors: `[S, D]` int32, `slot_factors` of them.
         extents: `[L, D]` float, `extents` of them.
     """
@@ -553,7 +553,7 @@ def prescribed_places(order: np.ndarray) -> np.ndarray:
     """Where a level prescribes each dimension, `[..., D]` int, D where it leaves it free; on the host.
 
     Args:
-        order: `[..., D]` int, as in `Constraints`.
+        order: `[..., D]` int, see `Constraints`.
     """
     dims = order.shape[-1]
     places = np.full((*order.shape[:-1], dims + 1), dims)  # the last column takes what names none

@@ -12,10 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax.dims import P, Q, R, S
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
-from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
+from mohamjax.mapping.accesses import AccessCounts, Counting, count_accesses, outermost
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.cost import (
     BLOCK,
@@ -54,7 +55,7 @@ class MappingTables:
         offchip_bytes: `[U, T, M]` float, bytes read from and written to the off-chip level.
         offchip_words: `[U, T, M, V, 2]` float, words read from and written to it per data space.
         block_reads: `[U, T, M, L]` float, block reads of a level over all its instances and data spaces.
-        block_writes: `[U, T, M, L]` float, block fills and updates, likewise.
+        block_writes: `[U, T, M, L]` float, block fills and updates of a level over all its instances and data spaces.
         delivered: `[U, T, M, L, V]` float, words that a group of children of each level receives, over all its
             instances.
         macs: `[U, T, M]` float, multiply-accumulates; what one costs is the machine's.
@@ -123,7 +124,7 @@ def on_own_hardware(
         paired: static. Every mapping has a layer and a template of its own: their leaves end in the batch axis too.
         fixed: static. Evaluate on the template at its largest sizes instead: one machine that exists, with the costs
             that it has in `template`.
-        max_children: static, as in `count_accesses`.
+        max_children: static, room of the tables over children, see `Counting`.
     """
     wide = template
     if not paired:
@@ -132,7 +133,7 @@ def on_own_hardware(
     # Wires are counted on the array that the mapping uses; nothing else in the counts depends on the fanout.
     used = jnp.moveaxis(jnp.prod(mapping.spatial.astype(largest.fanout.dtype), axis=2), 0, 1)
     counted_on = largest if fixed else dataclasses.replace(largest, fanout=used)
-    counts = count_accesses(layer, mapping, counted_on, max_children=max_children)
+    counts = count_accesses(layer, mapping, counted_on, Counting(max_children=max_children))
     reason, _ = validity(counts, mapping, largest, own_fanout=True)
     sizes = minimal_hardware(counts, mapping, largest.block_words, wide.granularity, largest.capacity)
     machine = largest
@@ -156,12 +157,12 @@ def entries_of(tables: MappingTables) -> dict[str, Any]:
     return {field.name: getattr(tables, field.name) for field in dataclasses.fields(tables) if field.name != "count"}
 
 
-def recast(tables: MappingTables, dtype: Any) -> MappingTables:
+def recast(tables: MappingTables, dtype: npt.DTypeLike) -> MappingTables:
     """The tables with NumPy leaves, floats in another dtype."""
 
-    def cast(leaf: Any) -> np.ndarray:
-        leaf = np.asarray(leaf)
-        return leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf
+    def cast(leaf: npt.ArrayLike) -> np.ndarray:
+        array = np.asarray(leaf)
+        return array.astype(dtype) if np.issubdtype(array.dtype, np.floating) else array
 
     return jax.tree.map(cast, tables)
 
@@ -183,7 +184,7 @@ def tabulate(
         technology: energy and area tables.
         mapping: mappings, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
-        fixed: as in `tabulate_sets`.
+        fixed: see `tabulate_sets`.
 
     Returns:
         The tables, `[U, T, M, ...]`.
@@ -210,7 +211,7 @@ def tabulate_sets(
     """Evaluates sets of mappings, each of its own layer and template, on their own minimal hardware.
 
     Not jitted itself. Entries that exist go through one program in batches of one size: it is compiled once per L,
-    float dtype (that of `templates`) and `fixed`, whatever the numbers of layers, templates and mappings, and once
+    float dtype (that of `templates`) and `fixed`, for any numbers of layers, templates and mappings, and once
     more for those that need the tables over children. A mapping that is invalid under its template's maximum sizes
     keeps its place with objectives of +inf.
 
@@ -220,7 +221,7 @@ def tabulate_sets(
         technology: energy and area tables.
         mapping: leading axes `[B, M]`.
         count: `[B]` int, entries that exist.
-        fixed: as in `on_own_hardware`; objectives and `cycles` then count the off-chip limits too.
+        fixed: see `on_own_hardware`; objectives and `cycles` then count the off-chip limits too.
 
     Returns:
         The tables, `[B, M, ...]`, NumPy arrays.
@@ -235,7 +236,7 @@ def tabulate_sets(
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
     }
-    # Every entry by the program that it needs, whatever its company.
+    # Every entry by the program that it needs, whatever the other entries need.
     for room, entries in ((0, exists & ~needs), (MAX_CHILDREN, exists & needs)):
         which, entry = np.nonzero(entries)
         # Whole batches; the last one is filled up.
@@ -272,12 +273,12 @@ def column_shapes(levels: int, spaces: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def need_children(along: Any, *, double: bool = False) -> np.ndarray:
+def need_children(along: npt.ArrayLike, *, double: bool = False) -> np.ndarray:
     """Mappings that the cost model needs its tables over children for, on minimal hardware (`max_children` above 0).
 
-    Those of which some level runs P together with R, or Q with S, along the same axis of its children: nothing else
-    needs a table where the array is as large as the mapping, and the program without compiles in two thirds of the
-    time.
+    In these mappings some level runs P together with R, or Q with S, along the same axis of its children. Nothing else
+    needs a table where the array is as large as the mapping, and the program without tables compiles in two thirds of
+    the time.
 
     Args:
         along: `[..., 2, L, D]` bool, dimensions that run along X or Y of a level's children.
@@ -287,10 +288,10 @@ def need_children(along: Any, *, double: bool = False) -> np.ndarray:
     Returns:
         `[...]` bool.
     """
-    along = np.asarray(along)
+    runs = np.asarray(along)
     if double:
-        along = np.any(along, axis=-3, keepdims=True)
-    meet = (along[..., P] & along[..., R]) | (along[..., Q] & along[..., S])
+        runs = np.any(runs, axis=-3, keepdims=True)
+    meet = (runs[..., P] & runs[..., R]) | (runs[..., Q] & runs[..., S])
     return np.any(meet, axis=(-2, -1))
 
 
@@ -347,7 +348,7 @@ def assemble(
     templates: int,
     entries: int,
     levels: int,
-    dtype: Any,
+    dtype: npt.DTypeLike,
 ) -> MappingTables:
     """Sets by (layer, template), of at most M entries, as one table `[U, T, M, ...]`; count 0 where there is none."""
     dims, spaces = len(DIMS), 3

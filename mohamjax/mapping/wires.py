@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax.dims import DIMS, RELEVANT, WINDOWS, C, G, N, O, W
 from mohamjax.hardware import TemplateArrays
@@ -33,7 +34,7 @@ class ArraySizes:
     Attributes:
         level: `[T, N]` int32, levels whose networks cost energy; 0 in padding.
         width: `[T, N, H]` float, children along X that a chiplet may have there, rising; inf in padding.
-        height: `[T, N, V]` float, likewise along Y.
+        height: `[T, N, V]` float, sizes along Y.
         start: `[T, N]` int32, column of the smallest width and height, at least 2; 0 in padding.
         step: `[T, N]` int32, columns from one width to the next.
     """
@@ -123,8 +124,8 @@ def _patterns(
 def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:
     """Children along X and Y, and per data space the group of each child: those of one tile share a number.
 
-    Children are numbered as in `children`. Two hold the same tile if they stand at the same offset (section 4 of
-    docs/concepts/cost-model.md).
+    Children are numbered by the rule of `mapping.children`. Two hold the same tile if they stand at the same offset
+    (section 4 of docs/concepts/cost-model.md).
     """
     loops, shifts = way[:-4].reshape(2, -1, 2), way[-4:]
     along = int(loops[0, :, 1].prod()), int(loops[1, :, 1].prod())
@@ -227,7 +228,7 @@ def wires(
     layers: Sequence[WorkloadShape],
     templates: TemplateArrays,
     tables: MappingTables,
-    given: tuple[Any, Any] | None = None,
+    given: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> Wires:
     """Counts the wires of all mappings of Pareto tables on all arrays that chiplets with them may have.
 
@@ -246,7 +247,7 @@ def wires(
     Returns:
         `Wires`, NumPy arrays in the float dtype of the tables.
     """
-    machine: Any = jax.tree.map(np.asarray, templates.machine)
+    machine = jax.tree.map(np.asarray, templates.machine)
     nest = jax.tree.map(np.asarray, tables.mapping)
     dtype = np.asarray(tables.cycles).dtype
     exists = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
@@ -255,7 +256,7 @@ def wires(
     costly &= machine.level_mask & (machine.fanout.prod(axis=2) > 1)
 
     widths: dict[tuple[int, int], list[np.ndarray]] = {}
-    columns: dict[tuple[int, int], tuple[Any, np.ndarray]] = {}
+    columns: dict[tuple[int, int], tuple[tuple[np.ndarray, ...], np.ndarray]] = {}
     for t in range(costly.shape[0]):
         at = np.nonzero(exists[:, t])
         spatial, order, temporal = (

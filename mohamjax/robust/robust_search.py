@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.stores import TableStore
 from mohamjax.mapping import MappingTables, recast
 from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
 from mohamjax.problem.resolved import ResolvedRequirements, demands, keeps, unmet
 from mohamjax.robust.price import ALL, Comparison
 from mohamjax.robust.reschedule import Packages, Served, reschedule, rows_of_tables
-from mohamjax.runtime.devices import Devices, DevicesLike, chosen_devices
+from mohamjax.runtime.devices import Devices, DevicesLike, agreed, chosen_devices
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Evaluated
 from mohamjax.schedule.ensemble import own_tables, reevaluate_models
@@ -334,14 +334,11 @@ def _mapped(
 ) -> MappingTables:
     """The layer mapper's tables, by the key that a search of this seed has."""
     key, _, _ = search_keys(settings.seed)
-
-    def mapped() -> MappingTables:
-        return map_layers(
-            key, setup.application.unique_layers, setup.templates, setup.technology, settings.mapper,
-            progress=listener.mapping, cache=cache, devices=devices,
-        )  # fmt: skip
-
-    return mapped() if devices is None else devices.from_first(mapped)
+    mapper = LayerMapper(
+        setup.application.unique_layers, setup.templates, setup.technology, settings.mapper,
+        progress=listener.mapping, cache=cache, devices=devices,
+    )  # fmt: skip
+    return agreed(lambda: mapper.search(key), devices)
 
 
 def _front(

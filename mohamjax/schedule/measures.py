@@ -27,7 +27,6 @@ from mohamjax.schedule.periods import rates_of
 from mohamjax.schedule.tenants import TenantReport
 from mohamjax.workload import ApplicationModel
 
-
 Array = jax.Array | np.ndarray
 
 

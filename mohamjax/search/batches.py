@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.emo.loop import Problem, SearchState, generations, light_generations, start
+from mohamjax.emo.loop import Course, Problem, SearchState, Sizes, generations, light_generations, start
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.programs import jit_o0_plain_loops, jit_o1
@@ -51,23 +51,16 @@ def program_of(config: MohamConfig, problem: Problem, devices: Devices | None) -
     Returns:
         `(state, space, rates, count, counted) -> (state, metrics)`, as `loop.generations`.
     """
-    return functools.partial(
-        generations_of(config, devices), problem=problem, chunk=config.chunk, migration=config.migration
-    )
+    course = Course(problem, chunk=config.chunk, migration=config.migration)
+    return functools.partial(generations_of(config, devices), course=course)
 
 
-def sizes_of(config: MohamConfig, problem: Problem) -> dict[str, Any]:
-    """Static arguments of `opening`."""
-    return {
-        "problem": problem,
-        "islands": config.islands,
-        "population": config.population,
-        "immigrants": config.immigrant_count,
-        "archive": config.archive,
-    }
+def sizes_of(config: MohamConfig) -> Sizes:
+    """Sizes of each island of a search."""
+    return Sizes(population=config.population, immigrants=config.immigrant_count, archive=config.archive)
 
 
-opening = jit_o0_plain_loops(start, static_argnames=("problem", "islands", "population", "immigrants", "archive"))
+opening = jit_o0_plain_loops(start, static_argnames=("problem", "islands", "sizes"))
 """The state before the first generation, all candidates random."""
 
 
@@ -99,7 +92,8 @@ def random_candidates(
         problem: as in `program_of`.
         number: of the immigrants; 0 those of the first population.
     """
-    return opening(key, space, np.int32(number), **sizes_of(config, problem)).candidates
+    first = opening(key, space, np.int32(number), problem=problem, islands=config.islands, sizes=sizes_of(config))
+    return first.candidates
 
 
 @functools.partial(jit_o0_plain_loops, static_argnames="population")

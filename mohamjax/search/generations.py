@@ -132,7 +132,9 @@ class Generations:
         state = self.resume
         if state is None:
             self.announce("drawing the first population")
-            state = opening(self.key, self.space, np.int32(0), **sizes_of(config, problem))
+            state = opening(
+                self.key, self.space, np.int32(0), problem=problem, islands=config.islands, sizes=sizes_of(config)
+            )
         self.announce(f"compiling the generation of {config.population} designs")
         # No generations: this compiles, or finds the program of an earlier search of the same shapes.
         self._program = program_of(config, problem, self.devices)
@@ -278,5 +280,5 @@ def _best_island(metrics: Metrics) -> Metrics:
 
 def state_like(space: DesignSpace, config: MohamConfig) -> SearchState:
     """Shapes and dtypes of the search's state, for reading a checkpoint back."""
-    first = functools.partial(start, **sizes_of(config, genetic_problem(config)))
+    first = functools.partial(start, problem=genetic_problem(config), islands=config.islands, sizes=sizes_of(config))
     return jax.eval_shape(first, jax.random.key(0), space, np.int32(0))

@@ -6,6 +6,7 @@ The operators of `search.operators` and `search.plan_operators` and the evaluati
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -216,18 +217,19 @@ def _problem(
     def evaluate(individuals: Design | Planned, space: DesignSpace) -> jax.Array:
         return in_fitting_blocks(jax.vmap(lambda one: evaluate_one(one, space)), individuals, DESIGNS)
 
-    layers = genes == "layers"
-    return Problem(
-        sample=functools.partial(_sample_layers, projects=projects) if layers else draft_plan,
-        vary=functools.partial(_vary, per_layer=per_layer, projects=projects) if layers else vary_plans,
+    layers = Problem(
+        sample=functools.partial(_sample_layers, projects=projects),
+        vary=functools.partial(_vary, per_layer=per_layer, projects=projects),
         evaluate=evaluate,
         observe=log_hypervolume,
         fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
         log_archive=log,
-        grow=None if layers else grow_plans,
         box=_box if by_volume else None,
         distinct=by_volume,
     )
+    if genes == "layers":
+        return layers
+    return dataclasses.replace(layers, sample=draft_plan, vary=vary_plans, grow=grow_plans)
 
 
 def genetic_problem(config: MohamConfig, projects: bool = False) -> Problem:

@@ -22,7 +22,7 @@ import numpy as np
 from mohamjax.emo.loop import SearchState
 from mohamjax.hardware import PackageParameters, Template
 from mohamjax.mapper.config import MapperConfig, MapperProgress
-from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.problems import largest_children_room
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate, tabulate_sets
 from mohamjax.mapping.tables import entries_of
@@ -166,8 +166,8 @@ def map_again(
         config: settings of the mapper; without generations it goes on from what the sets hold, by descent.
         room: most mappings that join a set, one number or `[U, T]` int.
         max_children: of the programs of an earlier call of the mapper.
-        progress: as in `map_layers`.
-        devices: likewise.
+        progress: see `LayerMapper`.
+        devices: see `LayerMapper`.
 
     Returns:
         The tables, and how many mappings joined.
@@ -179,11 +179,14 @@ def map_again(
     ]
     tables = jax.tree.map(np.array, tables)  # they are written to
     levels, dtype = tables.capacity.shape[3], tables.cycles.dtype
-    given = _best_known(tables, sample, package) if not config.generations else None
-    found = map_layers(
-        key, layers, made, setup.technology, config, given=given, from_given=given is not None, wanted=sample.runs,
-        progress=progress, levels=levels, max_children=max_children, dtype=dtype, devices=devices,
+    mapper = LayerMapper(
+        layers, made, setup.technology, config,
+        levels=levels, max_children=max_children, dtype=dtype, progress=progress, devices=devices,
     )  # fmt: skip
+    if config.generations:
+        found = mapper.search(key, wanted=sample.runs)
+    else:
+        found = mapper.descend(key, _best_known(tables, sample, package), wanted=sample.runs)
 
     most = np.broadcast_to(room, tables.count.shape)
     new, u, t = _best_on_each(found, sample.template, setup)
@@ -226,7 +229,7 @@ def _best_known(
 ) -> dict[tuple[int, int], list[Mapping]]:
     """Of every layer and a chiplet that it runs on, the mappings of its set that are best there under some weight.
 
-    By (index of the layer, index of the chiplet), as `map_layers(given=)` has it; none where none fits: the layer runs
+    By (index of the layer, index of the chiplet), for `LayerMapper.descend`; none where none fits: the layer runs
     on a larger chiplet that this one stands for.
     """
     out = {}

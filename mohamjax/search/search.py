@@ -19,7 +19,7 @@ from mohamjax.emo.loop import SearchState
 from mohamjax.errors import InputError
 from mohamjax.hardware import package_to_dict, technology_hash, template_to_dict
 from mohamjax.mapper.config import MapperProgress
-from mohamjax.mapper.layer_mapper import compile_mapper, map_layers
+from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.stores import TableStore
 from mohamjax.mapping import MappingTables, Wires, recast
 from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
@@ -242,13 +242,11 @@ class Search:
             self._listener.announce(
                 f"mapping {plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
             )
-            tables = agreed(
-                lambda: map_layers(
-                    self._keys[0], layers, templates, problem.technology, settings.mapper,
-                    progress=self._mapping, cache=self.cache, devices=self._spread,
-                ),
-                self._spread,
+            mapper = LayerMapper(
+                layers, templates, problem.technology, settings.mapper,
+                progress=self._mapping, cache=self.cache, devices=self._spread,
             )  # fmt: skip
+            tables = agreed(lambda: mapper.search(self._keys[0]), self._spread)
         else:
             check_tables(self.tables, problem.setup)
             tables = recast(self.tables, np.float32)
@@ -496,7 +494,7 @@ def compile_search(problem: DesignProblem, settings: Settings | None = None) -> 
     precompilation = Precompilation(problem, settings)
     try:
         layers = problem.application.unique_layers
-        compile_mapper(layers, problem.resolved.templates, problem.technology, settings.mapper)
+        LayerMapper(layers, problem.resolved.templates, problem.technology, settings.mapper).compile()
         precompilation.searched()
         precompilation.reported()
     finally:

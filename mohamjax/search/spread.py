@@ -7,6 +7,7 @@ their part of the candidates. So the result is that of one device, up to what co
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from mohamjax.emo.loop import Metrics, SearchState, Spread, generations
+from mohamjax.emo.loop import Course, Metrics, SearchState, Spread, generations
 from mohamjax.errors import InputError
 from mohamjax.runtime.devices import AXIS, Devices
 from mohamjax.runtime.programs import jit_o1_plain_loops
@@ -58,14 +59,14 @@ class SpreadGenerations:
         self._context: tuple[Any, Any] = None, None
 
     def __call__(
-        self, state: SearchState, space: Any, rates: Any, count: Any, counted: Any = True, **static: Any
+        self, state: SearchState, space: Any, rates: Any, count: Any, counted: Any = True, *, course: Course
     ) -> tuple[SearchState, Metrics]:
         """As `loop.generations`."""
         state = self._devices.split(state) if self._split else self._devices.copied(state)
         if space is not self._context[0]:
             self._context = space, self._devices.copied(space)
         rest = self._devices.copied((rates, count, counted))
-        return self._program(state, self._context[1], *rest, **static)
+        return self._program(state, self._context[1], *rest, course=course)
 
 
 @functools.cache
@@ -82,10 +83,10 @@ def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
     record = PartitionSpec(None, AXIS) if islands else whole
 
     def over(
-        state_: SearchState, space: Any, rates: Any, count: Any, counted: Any, **static: Any
+        state_: SearchState, space: Any, rates: Any, count: Any, counted: Any, *, course: Course
     ) -> tuple[SearchState, Metrics]:
         mapped = jax.shard_map(
-            functools.partial(inspect.unwrap(generations), **static, spread=spread),
+            functools.partial(inspect.unwrap(generations), course=dataclasses.replace(course, spread=spread)),
             mesh=mesh,
             in_specs=(state, whole, whole, whole, whole),
             out_specs=(state, record),
@@ -95,4 +96,4 @@ def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
         return mapped(state_, space, rates, count, counted)
 
     jit = jit_o1_plain_loops if light else jax.jit
-    return jit(over, static_argnames=("problem", "chunk", "migration"))
+    return jit(over, static_argnames=("course",))

@@ -21,7 +21,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.hardware import Machine, Technology
 from mohamjax.mapper.mapping_operators import MapperRates, grow, random_draft, vary
-from mohamjax.mapping import Mapping, area, count_accesses, cycles, energy, offchip_bytes, validity
+from mohamjax.mapping import Counting, Mapping, area, count_accesses, cycles, energy, offchip_bytes, validity
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors, sample
 from mohamjax.runtime.programs import jit_o1
@@ -52,7 +52,7 @@ class LaneConfig:
         population: P, survivors of a lane, and mappings that it evaluates in a generation.
         generations: B, of the full budget.
         objective: a key of `OBJECTIVES`.
-        max_children: room for counting wires, see `count_accesses`; -1 where wires cost nothing.
+        max_children: room for counting wires, see `Counting`; -1 where wires cost nothing.
         tail_percent: share of the samples that robustness looks at [%].
     """
 
@@ -266,7 +266,8 @@ def _costs(
     nests = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(lanes * width, *x.shape[2:]), 0, -1), nests)
     machine, layer = jax.tree.map(lambda x: jnp.moveaxis(jnp.repeat(x, width, axis=0), 0, -1), (machine, space.layer))
     wires = config.max_children >= 0
-    counts = count_accesses(layer, nests, machine, wires=wires, max_children=max(config.max_children, 0), grid=wires)
+    counting = Counting(wires=wires, max_children=max(config.max_children, 0), grid=wires)
+    counts = count_accesses(layer, nests, machine, counting)
     reason, _ = validity(counts, nests, machine, own_fanout=True)
     traffic = offchip_bytes(counts, machine)
     latency = jnp.maximum(cycles(counts, machine).onchip, traffic / networks.bandwidth)
