@@ -489,12 +489,12 @@ def _undisturbed() -> Iterator[None]:
         before(waiting[0], None)
 
 
-def prepare_folder(path: str | pathlib.Path, item: str = "argument `out`") -> pathlib.Path:
+def prepare_folder(path: str | pathlib.Path, item: str | None = None) -> pathlib.Path:
     """Creates the folder and proves that it can be written, before any long computation.
 
     Args:
         path: the folder.
-        item: what names it, for complaints.
+        item: what names it, for complaints; default the argument `out`.
 
     Raises:
         InputError: it cannot be created or written.
@@ -506,7 +506,11 @@ def prepare_folder(path: str | pathlib.Path, item: str = "argument `out`") -> pa
             pass
     except OSError as error:
         raise InputError(
-            f"cannot be written ({error.strerror})", file=folder, item=item, remedy="name a folder that can be"
+            f"cannot be written ({error.strerror})",
+            file=folder,
+            item=item,
+            argument="out" if item is None else None,
+            remedy="name a folder that can be",
         ) from None
     return folder
 

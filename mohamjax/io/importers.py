@@ -404,7 +404,7 @@ def _columns(
     for key, name in (columns or {}).items():
         if key not in COLUMNS or name not in header:
             told = f"there is no column {name!r} in the file" if key in COLUMNS else f"no column says a {key!r}"
-            raise InputError(told, file=path, item="argument `columns`", remedy=f"columns say {', '.join(COLUMNS)}")
+            raise InputError(told, file=path, argument="columns", remedy=f"columns say {', '.join(COLUMNS)}")
         found[key] = name
     for key in needed:
         if key not in found:

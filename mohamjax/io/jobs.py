@@ -201,7 +201,7 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
     path = pathlib.Path(name)
     if not path.suffix and not found(path):
         raise InputError(
-            f"{name!r} is no platform", item="argument `platform`", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
+            f"{name!r} is no platform", argument="platform", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
         )
     form = read_form(read_yaml(path), PlatformForm, file=path)
     cores: list[Core | TemplateCore] = []

@@ -259,7 +259,7 @@ def given_mappings(
             for file in (sorted(path.glob("*.yaml")) if found(path, folder=True) else [path])
         ]
         if not paths:
-            raise InputError("holds no YAML files", file=group[0], item="argument `mappings`", remedy="name the files")
+            raise InputError("holds no YAML files", file=group[0], argument="mappings", remedy="name the files")
         if len(paths) == 1 and paths[0].suffix.lower() == ".json":
             given.json(paths[0])
         else:

@@ -63,7 +63,7 @@ class ResultStream:
         self._out = None if out is None or str(out) == "-" else pathlib.Path(out)
         if self._out is None:
             if resume:
-                raise InputError("goes on with a file", item="argument `resume`", remedy="give the argument `out`")
+                raise InputError("goes on with a file", argument="resume", remedy="give the argument `out`")
             self._stream: IO[str] = sys.stdout
             return
         packed = self._out.suffix == ".npz"
@@ -85,14 +85,14 @@ class ResultStream:
             raise InputError(
                 "has no journal beside it, so that nobody knows what it was made of",
                 file=self._out,
-                item="argument `resume`",
+                argument="resume",
                 remedy="name another file, or leave `resume` out to write it anew",
             )
         if resume and whole is None and found(self._journal):
             raise InputError(
                 "was begun with other inputs",
                 file=self._journal,
-                item="argument `resume`",
+                argument="resume",
                 remedy="name the same files in the same order and with the same settings, or begin anew",
             )
         if whole is not None:
