@@ -23,8 +23,8 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, as_technology, technology_hash
 from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
-from mohamjax.io.design_rows import read_rows
-from mohamjax.io.designs_reader import DesignHeader, header_rows, identifier, read_header
+from mohamjax.io.design_rows import DesignRules, read_rows
+from mohamjax.io.designs_reader import header_rows, identifier, read_header
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, SUFFIXES
 from mohamjax.io.forms import DESIGN_PARTS
@@ -39,13 +39,13 @@ from mohamjax.io.schedules import (
     simulate_cases,
 )
 from mohamjax.jobs.table import JobTable, evaluate_table
-from mohamjax.mapping import Mapping
 from mohamjax.reader import found, read_lines
 from mohamjax.runtime.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.runtime.struct import take
-from mohamjax.schedule import CYCLE_S, Design
-from mohamjax.schedule.batch import BLOCK, DesignBlocks, SetTables
+from mohamjax.schedule import CYCLE_S, SizedDesign
+from mohamjax.schedule.batch import BLOCK, DesignEvaluator, Nests
 from mohamjax.schedule.fluid import DONE, REASONS
+from mohamjax.schedule.setup import Setup
 
 _ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
@@ -95,81 +95,54 @@ class BatchSummary:
 Values = tuple[Sequence[tuple[float, ...]], Sequence[str]]
 """Per entry the `NUMBERS`, and why it is not valid."""
 
-Sizes = tuple[np.ndarray, np.ndarray]
 
-Nests = Callable[[], tuple[Mapping, np.ndarray]]
+def _costs(
+    evaluator: DesignEvaluator, reasons: Sequence[str], designs: SizedDesign, nests: Nests, number: int
+) -> Values:
+    """Evaluates the designs among the entries of a block.
 
-
-class _Costing:
-    """The evaluation of designs of one problem over its nests so far, and built anew where there are more of them.
-
-    Also where chiplets have other arrays than before of more than 16 units across: smaller ones are all counted.
+    Args:
+        evaluator: of their problem.
+        reasons: of all entries why they are no designs, empty for those that are in `designs`.
+        designs: of these, leading axis `[N]`; N may be 0.
+        nests: as of the evaluator.
+        number: of loop nests in all.
     """
-
-    def __init__(self, header: DesignHeader, levels: int, float32: bool, devices: Devices | None) -> None:
-        self._header, self._devices = header, devices
-        dtype = np.float32 if float32 else np.float64
-        self._sets = SetTables(header, levels, dtype)
-        self._blocks: DesignBlocks | None = None
-        self._state: Any = None
-
-    def values(self, reasons: Sequence[str], designs: Design, sizes: Sizes | None, nests: Nests, number: int) -> Values:
-        """Evaluates designs.
-
-        Args:
-            reasons: of all entries why they are none, empty for those that are in `designs`.
-            designs: of these, leading axis `[N]`.
-            sizes: their capacities `[N, S, V]` and fanouts `[N, S, V, 2]`, -1 where they are just large enough.
-            nests: gives the loop nests `[U, T, M]` and their numbers.
-            number: of nests in all.
-        """
-        values, told = [_NO_VALUES] * len(reasons), list(reasons)
-        at = [i for i, reason in enumerate(reasons) if not reason]
-        if at:
-            objectives, found = self._over(designs, sizes, nests, number).evaluate(designs, sizes)
-            for i, row, reason in zip(at, objectives.tolist(), found, strict=True):
-                told[i] = reason
-                if not reason:
-                    values[i] = (*row, np.nan)
-        return values, told
-
-    def _over(self, designs: Design, sizes: Sizes | None, nests: Nests, number: int) -> DesignBlocks:
-        given = None
-        if sizes is not None:
-            wide = (sizes[1] > 16).any(axis=(2, 3))
-            if wide.any():
-                given = np.asarray(designs.template)[wide], sizes[1][wide]
-        if given is None and self._blocks is not None and self._state[0] == number:
-            return self._blocks  # what larger arrays there are does not matter
-        arrays = () if given is None else tuple(np.unique(np.c_[given[0], given[1].reshape(len(given[0]), -1)], axis=0))
-        state = number, tuple(row.tobytes() for row in arrays)
-        if self._blocks is None or state != self._state:
-            self._blocks = DesignBlocks.over(
-                self._header,
-                self._sets.tables(*nests()),
-                self._sets.arrays,
-                given=given,
-                devices=self._devices,
-            )
-            self._state = state
-        return self._blocks
+    values, told = [_NO_VALUES] * len(reasons), list(reasons)
+    at = [i for i, reason in enumerate(reasons) if not reason]
+    if at:
+        objectives, found = evaluator.evaluate(designs, nests, number)
+        for i, row, reason in zip(at, objectives.tolist(), found, strict=True):
+            told[i] = reason
+            if not reason:
+                values[i] = (*row, np.nan)
+    return values, told
 
 
 class _Designs:
     """Designs of one problem."""
 
-    def __init__(self, header: DesignHeader, float32: bool, devices: Devices | None) -> None:
-        self.rules = header.rules()
-        self._costing = _Costing(header, self.rules.store.levels, float32, devices)
+    def __init__(self, setup: Setup, float32: bool, devices: Devices | None) -> None:
+        self.setup, self.rules = setup, DesignRules(setup)
+        self._evaluator = DesignEvaluator(setup, self.rules.store.levels, float32=float32, devices=devices)
 
-    def evaluate(self, entries: Sequence[Any]) -> Values:
+    def evaluate(self, entries: Sequence[tuple[object, NestList]]) -> Values:
         """Evaluates pairs of a design, as JSON has it or by its form, and the nests of its file."""
-        read = read_rows(entries, self.rules)
-        reasons = ["" if fault is None else str(fault) for fault in read.faults]
+        faults, designs, _ = read_rows(entries, self.rules)
+        reasons = ["" if fault is None else str(fault) for fault in faults]
         store = self.rules.store
-        return self._costing.values(
-            reasons, read.designs, (read.capacity, read.fanout), store.arrays, sum(map(len, store.sets.values()))
-        )
+        return _costs(self._evaluator, reasons, designs, store.arrays, sum(map(len, store.sets.values())))
+
+    def serves(self, setup: Setup) -> bool:
+        """Whether designs of a document are of this problem."""
+        return _key(self.setup) == _key(setup)
+
+
+def _key(setup: Setup) -> tuple[object, ...]:
+    """Equal for documents of one problem."""
+    technology = setup.technology
+    made_with = technology_hash(technology), technology.static_share is not None
+    return setup.application, setup.templates, setup.package, made_with
 
 
 class _TableJobs:
@@ -274,7 +247,7 @@ class _Sources:
         self.files, self.float32, self.devices = files, float32, devices
         self.rows = _ROWS * _number(devices)
         self.made_with: dict[str, Any] = {"technology": technology, "static_energy": static_energy}
-        self._problems: list[tuple[Any, _Designs]] = []
+        self._problems: list[_Designs] = []
         self._cases = _Cases(float32, devices)
 
     def entries(self, file: int, skip: int) -> Iterator[_Entry]:
@@ -306,9 +279,8 @@ class _Sources:
     def _opened(self, document: Any, name: str, path: pathlib.Path, lines: Any) -> tuple[list[Any], Callable]:
         """The entries of a document, and what makes one the value of its problem."""
         if name in _DESIGNS:
-            header = read_header(document, path, **self.made_with)
-            problem = self._problem(header)
-            nests = NestList(header.mappings, problem.rules.store)
+            problem = self._problem(read_header(document, path, **self.made_with))
+            nests = NestList(document["mappings"], problem.rules.store)
             key = "schedules" if name == SCHEDULE_FORMAT else "designs"
             rows = header_rows(document, path) if lines is None or key in document else []
             return rows, lambda row, _: (problem, (row, nests))
@@ -322,13 +294,12 @@ class _Sources:
             owner = _TableJobs(read_job_table(document, path), path, self.float32, self.devices)
         return rows, lambda row, called: (owner, (row, called))
 
-    def _problem(self, header: DesignHeader) -> _Designs:
-        for key, problem in self._problems:
-            if key == header.key:
-                return problem
-        problem = _Designs(header, self.float32, self.devices)
-        self._problems.append((header.key, problem))
-        return problem
+    def _problem(self, setup: Setup) -> _Designs:
+        known = next((problem for problem in self._problems if problem.serves(setup)), None)
+        if known is None:
+            known = _Designs(setup, self.float32, self.devices)
+            self._problems.append(known)
+        return known
 
     def _lines(self, file: int, path: pathlib.Path) -> Iterator[_Entry]:
         size, seen, at = max(1, _version(path)[0]), 0, 0
@@ -518,7 +489,7 @@ def evaluate_files(
     }
     chosen = chosen_devices(devices)
     if chosen is not None and chosen.several_processes:
-        raise InputError("are those of several processes", item="argument `devices`", remedy="evaluate in one process")
+        raise InputError("are those of several processes", argument="devices", remedy="evaluate in one process")
     sources = _Sources(files, technology, static_energy, float32, chosen)
     with ResultStream(None if out is None else os.fspath(out), COLUMNS, inputs, resume=resume) as stream:
         before, entries = stream.rows, 0
@@ -598,14 +569,13 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
         row = (str(path), "", "", *_NO_VALUES, 0, str(error))
         yield [row], (file + 1, 0), (file + 1) / len(sources.files)
         return
-    costing = _Costing(own.header, own.levels, sources.float32, sources.devices)
+    evaluator = DesignEvaluator(own.setup, own.levels, float32=sources.float32, devices=sources.devices)
     for first in range(skip, len(own), sources.rows):
         rows = slice(first, min(first + sources.rows, len(own)))
-        designs, sizes = own.block(rows)
-        reasons = own.faults(designs)
+        designs = own.block(rows)
+        reasons = own.faults(designs.design)
         good = np.asarray([not reason for reason in reasons], bool)
-        stated = None if sizes is None else (sizes[0][good], sizes[1][good])
-        values, reasons = costing.values(reasons, take(designs, good), stated, lambda: (own.mappings, own.count), 0)
+        values, reasons = _costs(evaluator, reasons, take(designs, good), lambda: (own.mappings, own.count), 0)
         out = [
             (str(path), i, name, *value, int(not reason), reason)
             for i, name, value, reason in zip(range(first, rows.stop), own.names(rows), values, reasons, strict=True)

@@ -55,9 +55,9 @@ from mohamjax.schedule import (
     explanation_text,
     reevaluate,
 )
-from mohamjax.schedule.evaluated import misfit, misfits
 from mohamjax.schedule.measures import measure_named
 from mohamjax.schedule.utilisation import layer_use
+from mohamjax.schedule.validity import invalid, misfits
 from mohamjax.schedule.view import design_view
 
 
@@ -223,26 +223,20 @@ def evaluate_designs(
     ]
     for name in wanted:
         _check_wanted(table, name)
-    if file.designs is None or file.mappings is None:
+    if file.mappings is None or not len(file.designs):
         return table, None
-    evaluated = reevaluate(
-        file,
-        file.mappings,
-        file.count,
-        file.designs,
-        sizes=(file.capacity, file.fanout),
-        float32=float32,
-    )
-    valid, bad = [], misfits(evaluated, file.capacity, file.fanout)
-    for k, row in enumerate(row for row in table if not row["reason"]):
-        row["reason"] = misfit(evaluated, k, file.capacity[k], file.fanout[k]) if bad[k] else ""
-        if not row["reason"]:
-            valid.append(k)
-            latency, energy, area = (float(x) for x in evaluated.reports.objectives[k])
-            row |= {"valid": 1, "latency_s": latency, "energy_J": energy, "area_mm2": area}
-    if len(valid) < len(evaluated):
-        return table, evaluated.take(np.asarray(valid, int)) if valid else None
-    return table, evaluated
+    evaluated = reevaluate(file, file.mappings, file.count, file.designs, float32=float32)
+    tables, objectives = evaluated.tables, evaluated.reports.objectives
+    bad = misfits(file.designs, tables, file.application)
+    found = invalid(file.designs, tables, file, np.asarray(objectives), bad)
+    for row, reason, values in zip(
+        (row for row in table if not row["reason"]), found, objectives.tolist(), strict=True
+    ):
+        row |= {"reason": reason} if reason else {"valid": 1, **dict(zip(OBJECTIVES, values, strict=True))}
+    if not any(found):
+        return table, evaluated
+    valid = np.flatnonzero([not reason for reason in found])
+    return table, evaluated.take(valid) if valid.size else None
 
 
 def _check_wanted(rows: Sequence[abc.Mapping[str, Any]], wanted: str) -> None:
@@ -361,7 +355,7 @@ def explain_designs(
     chosen = [k for k, row in enumerate(valid) if wanted is None or str(row["design_id"]) == wanted]
     if evaluated is None:
         reason = f"no design of the file is valid: {rows[0]['reason']}" if rows else "the file holds no designs"
-        raise InputError(reason, item="argument `wanted`", remedy="give a file with a valid design")
+        raise InputError(reason, argument="wanted", remedy="give a file with a valid design")
     found = []
     for k in chosen:
         design, own = jax.tree.map(lambda leaf, k=k: leaf[k], (evaluated.designs, evaluated.reports))
