@@ -19,7 +19,7 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(options.positive(part) for part in text.split(","))
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser(
         "bench",

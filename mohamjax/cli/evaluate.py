@@ -18,11 +18,18 @@ from mohamjax.errors import InputError
 from mohamjax.text import plural
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("evaluate", help="evaluate mappings, schedules or designs from files")
     options.add_common(parser, "results; - for standard output, the default")
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+    _add_mappings(kinds)
+    _add_schedules(kinds)
+    _add_designs(kinds)
+
+
+def _add_mappings(kinds: options.Verbs) -> None:
+    """Adds the kind `mappings` and its options."""
     mappings = kinds.add_parser("mappings", help="loop nests on given architectures, as Timeloop counts them")
     mappings.add_argument(
         "--architectures", metavar="FILE", help="architectures with their energies [pJ] and areas [um^2] (JSON)"
@@ -55,6 +62,10 @@ def add_parser(verbs: Any) -> None:
         help="also print why each mapping costs what it does: a table (text, the default) or JSON",
     )
     options.add_common(mappings, "predictions (.jsonl); - for standard output, the default", inner=True)
+
+
+def _add_schedules(kinds: options.Verbs) -> None:
+    """Adds the kind `schedules` and its options."""
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
@@ -80,6 +91,10 @@ def add_parser(verbs: Any) -> None:
         random=True,
         inner=True,
     )
+
+
+def _add_designs(kinds: options.Verbs) -> None:
+    """Adds the kind `designs` and its options."""
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
     _add_files(designs, "designs.json of a search, or schedule/1 files")
     designs.add_argument(

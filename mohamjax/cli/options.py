@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any, NoReturn
+from typing import NoReturn, Protocol
 
 from mohamjax.errors import Argument, InputError
 
@@ -86,6 +86,14 @@ def as_options(text: str) -> str:
     "the argument `shapes[x]`" or "the argument `shapes[x]=1,3,224,224`".
     """
     return _ADVICE.sub(lambda found: as_option(Argument(*found.groups())) or found[0], text)
+
+
+class Verbs(Protocol):
+    """Where verbs, or kinds of a verb, are added: what `ArgumentParser.add_subparsers` gives."""
+
+    def add_parser(self, name: str, *, help: str, description: str = ...) -> argparse.ArgumentParser:
+        """Adds one."""
+        ...
 
 
 class Parser(argparse.ArgumentParser):
@@ -195,7 +203,7 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
 def add_common(parser: argparse.ArgumentParser, out: str, *, random: bool = False, inner: bool = False) -> None:
     """Options of every verb; those of an `inner` verb leave alone what the outer one was given."""
 
-    def default(value: Any) -> Any:
+    def default(value: object) -> object:
         return argparse.SUPPRESS if inner else value
 
     told = "seed of all randomness (default 0)" if random else "taken by every verb; nothing is random here"
@@ -251,7 +259,7 @@ def add_static_energy(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def refuse(reason: str, remedy: str = "leave it out", **given: Any) -> None:
+def refuse(reason: str, remedy: str = "leave it out", **given: object) -> None:
     """Complains about the first of several options that was given.
 
     Args:

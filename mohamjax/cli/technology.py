@@ -24,7 +24,7 @@ def _node(text: str) -> float:
     return value
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("technology", help="list the packaged technologies, or make one of another node")
     options.add_common(parser, "write what is printed to a file instead")
