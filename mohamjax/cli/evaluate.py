@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import abc
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mohamjax.cli import options, spread, what_if
 from mohamjax.cli.inputs import technology_of, warn_of_slow_buffers
@@ -16,6 +15,11 @@ from mohamjax.cli.outputs import probe, tell_export, write
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
+
+if TYPE_CHECKING:
+    from mohamjax.hardware import Technology
+    from mohamjax.io import DesignRow
+    from mohamjax.schedule import Evaluated
 
 
 def add_parser(verbs: options.Verbs) -> None:
@@ -171,8 +175,8 @@ def _one_file(arguments: argparse.Namespace) -> None:
     refuse("is for tables of many entries", remedy, devices=arguments.devices)
 
 
-def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: Any) -> int:
-    """Any number of files of any mix of formats into one table.
+def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: object) -> int:
+    """object number of files of any mix of formats into one table.
 
     Args:
         arguments: of the verb.
@@ -366,8 +370,8 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _evaluated(
-    arguments: argparse.Namespace, terminal: Terminal, technology: Any, wanted: Sequence[str] = ()
-) -> tuple[list[dict[str, Any]], Any]:
+    arguments: argparse.Namespace, terminal: Terminal, technology: Technology | None, wanted: Sequence[str] = ()
+) -> tuple[list[DesignRow], Evaluated | None]:
     """What `io.evaluate_designs` says of the one file that is given; warns of slow buffers."""
     from mohamjax.io import evaluate_designs
 
@@ -383,7 +387,7 @@ def _evaluated(
     return rows, evaluated
 
 
-def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Any) -> None:
+def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Evaluated | None) -> None:
     if arguments.technology and evaluated is not None:
         warn_of_slow_buffers(evaluated.templates, evaluated.technology)
 
@@ -396,12 +400,12 @@ def _exit_code(arguments: argparse.Namespace, entries: int, valid: int, read: bo
     return 2 if not read or (arguments.strict and valid < entries) else 0
 
 
-def _code_of(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]]) -> int:
+def _code_of(arguments: argparse.Namespace, rows: Sequence[DesignRow]) -> int:
     """The exit code after the designs of one file."""
     return _exit_code(arguments, len(rows), sum(bool(row["valid"]) for row in rows))
 
 
-def _count_designs(rows: Sequence[abc.Mapping[str, Any]]) -> None:
+def _count_designs(rows: Sequence[DesignRow]) -> None:
     good = sum(row["valid"] for row in rows)
     print(f"{plural(len(rows), 'design')}, {good} valid", file=sys.stderr)
 

@@ -350,8 +350,8 @@ def _scheduled(
     else:
         head = ["method", *(f"{o} [{table.time_unit}]" if o == "makespan" else o for o in _shown(config.objectives))]
 
-        def value(row: dict[str, Any], name: str) -> str:
-            return amount(row[name]) if name == "makespan" else f"{row[name]:,.6g}"
+        def value(row: dict[str, float | str], name: str) -> str:
+            return amount(float(row[name])) if name == "makespan" else f"{row[name]:,.6g}"
 
         body = [
             [row["method"], *(value(row, o) for o in _shown(config.objectives)), f"{row['over_bound']:.4f}",
@@ -367,7 +367,7 @@ def _shown(objectives: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys((*objectives, "makespan")))
 
 
-def _row(one: JobSchedule, bound: float, objectives: tuple[str, ...]) -> dict[str, Any]:
+def _row(one: JobSchedule, bound: float, objectives: tuple[str, ...]) -> dict[str, float | str]:
     makespan = one.objectives["makespan"]
     return {
         "method": one.method,

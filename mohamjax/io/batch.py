@@ -16,7 +16,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -153,7 +153,7 @@ class _TableJobs:
         self._devices, self._block = devices, BLOCK * _number(devices)
         self._unit = CYCLE_S if table.time_unit == "cycles" else 1.0
 
-    def evaluate(self, entries: Sequence[Any]) -> Values:
+    def evaluate(self, entries: Sequence[tuple[object, object]]) -> Values:
         """Evaluates schedules as JSON has them."""
         values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
         for i, (value, name) in enumerate(entries):
@@ -182,7 +182,7 @@ class _Cases:
     def __init__(self, float32: bool, devices: Devices | None) -> None:
         self._float32, self._devices = float32, devices
 
-    def evaluate(self, entries: Sequence[Any]) -> Values:
+    def evaluate(self, entries: Sequence[tuple[object, object]]) -> Values:
         """Evaluates cases as JSON has them."""
         values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
         for i, (value, name) in enumerate(entries):
@@ -210,6 +210,18 @@ def _own(error: InputError) -> str:
     return f"{error.item}: {error.message}" if error.item else error.message
 
 
+class _Problem(Protocol):
+    """What evaluates the entries of one problem."""
+
+    def evaluate(self, entries: Sequence[Any]) -> Values:
+        """Evaluates entries, each as the problem takes it."""
+        ...
+
+
+Made = Callable[[object, int | str], tuple[_Problem, object]]
+"""From an entry and its identifier the problem that evaluates it, and what this takes."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Entry:
     """One entry of an input.
@@ -226,9 +238,9 @@ class _Entry:
 
     file: int
     entry: int
-    name: Any
-    problem: Any
-    value: Any
+    name: int | str
+    problem: _Problem | None
+    value: object
     reason: str = ""
     share: float = 1.0
 
@@ -246,7 +258,7 @@ class _Sources:
     ) -> None:
         self.files, self.float32, self.devices = files, float32, devices
         self.rows = _ROWS * _number(devices)
-        self.made_with: dict[str, Any] = {"technology": technology, "static_energy": static_energy}
+        self.technology, self.static_energy = technology, static_energy
         self._problems: list[_Designs] = []
         self._cases = _Cases(float32, devices)
 
@@ -267,7 +279,9 @@ class _Sources:
         rows, make = self._opened(document, name, path, None)
         yield from self._named(file, rows, make)
 
-    def _named(self, file: int, rows: Sequence[Any], make: Any, start: int = 0, places: Any = None) -> Iterator[_Entry]:
+    def _named(
+        self, file: int, rows: Sequence[object], make: Made, start: int = 0, places: dict[str, int] | None = None
+    ) -> Iterator[_Entry]:
         """Entries with their identifiers."""
         places = {} if places is None else places
         for i, row in enumerate(rows, start):
@@ -276,10 +290,14 @@ class _Sources:
             problem, value = (None, None) if reason else make(row, name)
             yield _Entry(file, i, name, problem, value, reason, (i - start + 1) / len(rows))
 
-    def _opened(self, document: Any, name: str, path: pathlib.Path, lines: Any) -> tuple[list[Any], Callable]:
+    def _opened(
+        self, document: dict[str, Any], name: str, path: pathlib.Path, lines: int | None
+    ) -> tuple[list[object], Made]:
         """The entries of a document, and what makes one the value of its problem."""
         if name in _DESIGNS:
-            problem = self._problem(read_header(document, path, **self.made_with))
+            problem = self._problem(
+                read_header(document, path, technology=self.technology, static_energy=self.static_energy)
+            )
             nests = NestList(document["mappings"], problem.rules.store)
             key = "schedules" if name == SCHEDULE_FORMAT else "designs"
             rows = header_rows(document, path) if lines is None or key in document else []
@@ -289,7 +307,7 @@ class _Sources:
         if not isinstance(rows, list):
             told = "the key is missing" if rows is ... else "is no list"
             raise InputError(told, file=path, item=key, remedy="list the schedules there")
-        owner: Any = self._cases
+        owner: _Problem = self._cases
         if name == JOB_TABLE_FORMAT:
             owner = _TableJobs(read_job_table(document, path), path, self.float32, self.devices)
         return rows, lambda row, called: (owner, (row, called))
@@ -303,9 +321,9 @@ class _Sources:
 
     def _lines(self, file: int, path: pathlib.Path) -> Iterator[_Entry]:
         size, seen, at = max(1, _version(path)[0]), 0, 0
-        make: Callable | None = None
+        make: Made | None = None
         places: dict[str, int] = {}
-        nests: list[Any] | None = None
+        nests: list[object] | None = None
         broken = 0  # the line of a document that could not be read, after one that could
         for number, line in read_lines(path, "JSON lines file"):
             seen += len(line)
@@ -521,7 +539,7 @@ Block = tuple[list[tuple[Any, ...]], tuple[int, int], float]
 def _blocks(sources: _Sources, start: tuple[int, int]) -> Iterator[Block]:
     """Evaluated blocks in the order of the input, from a file and entry on."""
     pending: list[_Entry] = []
-    owner: Any = None
+    owner: _Problem | None = None
 
     def flush() -> Iterator[Block]:
         if pending:
@@ -547,8 +565,9 @@ def _blocks(sources: _Sources, start: tuple[int, int]) -> Iterator[Block]:
 
 def _evaluated(entries: Sequence[_Entry], sources: _Sources) -> Block:
     """Entries of one problem, and broken ones between them."""
-    whole = [one for one in entries if one.problem is not None]
-    values, told = whole[0].problem.evaluate([one.value for one in whole]) if whole else ((), ())
+    problem = next((one.problem for one in entries if one.problem is not None), None)
+    own = [one.value for one in entries if one.problem is not None]
+    values, told = ((), ()) if problem is None else problem.evaluate(own)
     found = iter(zip(values, told, strict=True))
     rows = []
     for one in entries:
@@ -564,7 +583,7 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
     """The designs of a `design-arrays/1` file."""
     path = sources.files[file]
     try:
-        own = read_design_arrays(path, **sources.made_with)
+        own = read_design_arrays(path, technology=sources.technology, static_energy=sources.static_energy)
     except InputError as error:
         row = (str(path), "", "", *_NO_VALUES, 0, str(error))
         yield [row], (file + 1, 0), (file + 1) / len(sources.files)

@@ -26,7 +26,6 @@ import functools
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -52,7 +51,7 @@ _GENES = ("order", "assignment", "mapping", "template")
 _LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")
 
 
-def problem_document(setup: Setup, scenario: str = "") -> dict[str, Any]:
+def problem_document(setup: Setup, scenario: str = "") -> dict[str, object]:
     """What a `designs/1` document says of all its designs, without loop nests: also the head of JSON lines."""
     application, technology = setup.application, setup.technology
     return {
@@ -76,7 +75,7 @@ def nest_rows(
     mappings: Mapping,
     templates: Sequence[Template],
     places: Iterable[tuple[int, int, int]],
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Rows of `mappings` of a `designs/1` document.
 
     Args:
@@ -98,7 +97,7 @@ def _bounds(application: ApplicationModel) -> np.ndarray:
     return np.array([unique.shape.bounds for unique in application.unique_layers], int)
 
 
-def _small(values: Any) -> np.ndarray:
+def _small(values: object) -> np.ndarray:
     """Integers in the narrowest type that holds them."""
     values = np.asarray(values)
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
@@ -331,7 +330,7 @@ def read_design_arrays(
         raise fail(f"names more loop nests than there are, {nests[2]}, or fewer than none", item="count")
     if not nests[2] or not count.any():
         raise fail("there are no loop nests", item="count")
-    own: Any = {name: np.array(arrays[f"nest_{name}"], bool if name == "keep" else np.int32) for name in _LEAVES}
+    own: object = {name: np.array(arrays[f"nest_{name}"], bool if name == "keep" else np.int32) for name in _LEAVES}
     mappings = Mapping(**own)
     rules = DesignRules(setup)
     refused = np.zeros(nests, bool)

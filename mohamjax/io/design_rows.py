@@ -93,7 +93,7 @@ def read_rows(
     return faults, take(designs, own), stated.tile[own]
 
 
-def _form(row: Any) -> DesignForm:
+def _form(row: object) -> DesignForm:
     """A design by its form; raises InputError where it has another."""
     if isinstance(row, DesignForm):
         return row
@@ -165,7 +165,7 @@ def _genes(
         nothing.
     """
     steps = list(itertools.chain.from_iterable(schedule for schedule, _ in schedules))
-    named: list[Any] = list(map(_LAYER, steps))
+    named: list[object] = list(map(_LAYER, steps))
     if str in set(map(type, named)):
         named = [rules.layers.get(one, -1) if isinstance(one, str) else one for one in named]
     shape = len(schedules), len(rules.unique)

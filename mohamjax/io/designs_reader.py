@@ -49,7 +49,7 @@ def _named_in(file: object, item: str) -> Iterator[None]:
         raise InputError(told, file=file, item=item, remedy=error.remedy) from None
 
 
-def identifier(row: Any, number: int, known: abc.Mapping[str, int]) -> tuple[int | str, str]:
+def identifier(row: object, number: int, known: abc.Mapping[str, int]) -> tuple[int | str, str]:
     """What a design is called, and why it cannot be called what its file says; its place where it says nothing.
 
     Args:
@@ -71,7 +71,7 @@ def identifier(row: Any, number: int, known: abc.Mapping[str, int]) -> tuple[int
     return name, ""
 
 
-def layer_row(layer: Layer, network: int) -> dict[str, Any]:
+def layer_row(layer: Layer, network: int) -> dict[str, object]:
     """A layer as `_application` reads it."""
     return {
         "network": network,
@@ -162,7 +162,7 @@ def _technology(form: RecordForm, path: object, given: Technology | None, static
 
 
 def read_header(
-    document: abc.Mapping[str, Any],
+    document: abc.Mapping[str, object],
     path: pathlib.Path,
     *,
     technology: Technology | None = None,
@@ -189,7 +189,7 @@ def read_header(
     return Setup(application, templates, technology, package)
 
 
-def _listed(document: abc.Mapping[str, Any]) -> str:
+def _listed(document: abc.Mapping[str, object]) -> str:
     """The key of the designs of a document."""
     return "schedules" if document["format"] == SCHEDULE_FORMAT else "designs"
 

@@ -22,7 +22,7 @@ import math
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
@@ -234,7 +234,7 @@ def _beside(path: pathlib.Path, name: str) -> str:
     return str(beside) if found(beside, folder=False) else name
 
 
-def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, object]:
     """A `job-table/1` document: the table and schedules over it, which `mohamjax evaluate schedules` evaluates.
 
     Args:
@@ -248,7 +248,7 @@ def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarra
     jobs = []
     for j, name in enumerate(table.jobs):
         able = np.isfinite(table.duration[j])
-        entry: dict[str, Any] = {
+        entry: dict[str, object] = {
             "name": name,
             "duration": costs(table.duration[j], able),
             "bytes": costs(table.bytes[j], able),
