@@ -54,13 +54,12 @@ from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.padding import MOST_PADDED
 from mohamjax.mapping.tables import need_children
 from mohamjax.problem.design_problem import DesignProblem, search_keys
-from mohamjax.problem.evaluation import SizedDesign
 from mohamjax.problem.space import DesignSpace
 from mohamjax.progress import ProgressLines
 from mohamjax.runtime.blocks import in_blocks
 from mohamjax.runtime.devices import DevicesLike, chosen_devices
 from mohamjax.runtime.struct import Rows, cast, record, shown_briefly
-from mohamjax.schedule import Design
+from mohamjax.schedule import Design, SizedDesign
 from mohamjax.search.listener import Listener
 from mohamjax.search.search import Search, SearchResult
 from mohamjax.search.seeding import padded
@@ -320,7 +319,7 @@ def read_designs(
     file = design_files.read_designs(os.fspath(path), technology=technology)
     good = [name for name, reason in zip(file.names, file.reasons, strict=True) if not reason]
     broken = {name: reason for name, reason in zip(file.names, file.reasons, strict=True) if reason}
-    if file.designs is None or file.mappings is None:
+    if file.mappings is None or not len(file.designs):
         reason = next(iter(broken.values()), "the list is empty")
         raise InputError(f"holds no design that reads well: {reason}", file=path, remedy="mend one")
     problem = DesignProblem(file.application, file.templates, file.package, file.technology)
@@ -329,13 +328,17 @@ def read_designs(
     stacked = stacked_layers(layer.shape for layer in file.application.unique_layers)
     single = cast(file.technology, dtype)
     tables = tabulate(stacked, arrays, single, file.mappings, file.count)
-    given = np.asarray(file.designs.template).reshape(-1), file.fanout.reshape(-1, levels, 2)
+    genes, (capacity, fanout) = file.designs.design, file.designs.sizes
+    given = np.asarray(genes.template).reshape(-1), np.asarray(fanout).reshape(-1, levels, 2)
     space = problem.arrays(tables, dtype=dtype, given=given)
-    sizes = {name: jnp.asarray(getattr(file, name), dtype) for name in ("capacity", "fanout")}
-    designs = jax.tree.map(jnp.asarray, padded(file.designs, space.evaluation.unique.shape[0]))
+    designs = SizedDesign(
+        design=jax.tree.map(jnp.asarray, padded(genes, space.evaluation.unique.shape[0])),
+        capacity=jnp.asarray(capacity, dtype),
+        fanout=jnp.asarray(fanout, dtype),
+    )
     return DesignSet(
         names=tuple(good),
-        designs=SizedDesign(design=designs, **sizes),
+        designs=designs,
         space=space,
         problem=problem,
         tables=tables,
@@ -403,16 +406,7 @@ def write_designs(
         >>> len(mj.read_designs("designs.npz"))
         64
     """
-    genes = designs.design if isinstance(designs, SizedDesign) else designs
-    sizes = (designs.capacity, designs.fanout) if isinstance(designs, SizedDesign) else None
-    write_design_arrays(
-        os.fspath(path),
-        problem.setup,
-        tables,
-        genes,
-        sizes=sizes,
-        names=names,
-    )
+    write_design_arrays(os.fspath(path), problem.setup, tables, designs, names=names)
 
 
 # ---------------------------------------------------------------- job scheduling

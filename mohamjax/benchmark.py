@@ -114,9 +114,9 @@ def bench(
     """
     for size in populations:
         if not 4 <= size <= MAX_POPULATION:
-            raise InputError(f"is {size}", item="argument `populations`", remedy=f"use 4 to {MAX_POPULATION:,}")
+            raise InputError(f"is {size}", argument="populations", remedy=f"use 4 to {MAX_POPULATION:,}")
     if repeats < 1:
-        raise InputError(f"is {repeats}", item="argument `repeats`", remedy="use 1 or more")
+        raise InputError(f"is {repeats}", argument="repeats", remedy="use 1 or more")
     problem = DesignProblem(load_scenario(scenario))
     settings = Settings.preset("tiny")
     map_key, space_key, key = search_keys(seed)

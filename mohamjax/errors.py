@@ -1,5 +1,9 @@
 """Errors that a user can mend. Everything else that escapes is a fault of ours."""
 
+from __future__ import annotations
+
+import dataclasses
+
 _LONGEST = 400  # characters of a message, file, item or remedy: room for any name, none for a file's contents
 
 
@@ -14,6 +18,26 @@ def _shortened(text: object) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 100]} ... {line[-90:]}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of a Python function that a complaint is about.
+
+    Attributes:
+        name: what the function calls it.
+        key: the key in question, where the argument is a dictionary.
+        value: what was given, where the complaint says it.
+    """
+
+    name: str
+    key: str | None = None
+    value: object = None
+
+    def __str__(self) -> str:
+        """The argument as it is written in Python, as in `name[key]=value`."""
+        key = "" if self.key is None else f"[{self.key}]"
+        return f"{self.name}{key}" if self.value is None else f"{self.name}{key}={self.value}"
+
+
 class InputError(ValueError):
     """Bad input: one line that names the file, the item and the remedy.
 
@@ -24,11 +48,24 @@ class InputError(ValueError):
         message: What is wrong, without a trailing full stop.
         file: The file or other source that it is in.
         item: The node, layer, key, level or row inside the file.
+        argument: The argument of the Python function that is wrong, in the place of an item. The command line shows the
+            option that it stands for.
         remedy: What the user can do about it.
     """
 
-    def __init__(self, message: str, *, file: object = None, item: object = None, remedy: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: object = None,
+        item: object = None,
+        argument: str | Argument | None = None,
+        remedy: str | None = None,
+    ) -> None:
         self.message = _shortened(message)
+        self.argument = Argument(argument) if isinstance(argument, str) else argument
+        if self.argument is not None:
+            item = f"argument `{self.argument}`"
         self.file = None if file is None else _shortened(file)
         self.item = None if item is None else _shortened(item)
         self.remedy = None if remedy is None else _shortened(remedy)

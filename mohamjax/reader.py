@@ -409,14 +409,21 @@ def as_given(given: Any, name: str, kind: type[T], load: Callable[[str], T]) -> 
     raise TypeError(f"{name}: expected {kind.__name__} or the path of a file, got {given!r:.80}")
 
 
-def choice(value: object, known: Sequence[str], *, what: str, file: object, item: str) -> str:
+def choice(
+    value: object,
+    known: Sequence[str],
+    *,
+    what: str,
+    file: object = None,
+    item: str | None = None,
+    argument: str | None = None,
+) -> str:
     """`value` if it is one of `known`.
 
     Raises:
         InputError: If it is not, with the closest known word.
     """
     if not isinstance(value, str) or value not in known:
-        raise InputError(
-            f"unknown {what} {value!r}", file=file, item=item, remedy=suggestion(value, known, several(what))
-        )
+        remedy = suggestion(value, known, several(what))
+        raise InputError(f"unknown {what} {value!r}", file=file, item=item, argument=argument, remedy=remedy)
     return value

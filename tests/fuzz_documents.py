@@ -411,8 +411,7 @@ def _arrays() -> bytes:
         file = read_designs(given)
         nests = types.SimpleNamespace(mapping=file.mappings, count=file.count)
         write_design_arrays(
-            path, file, nests, file.designs,
-            sizes=(file.capacity, file.fanout), names=[str(name) for name in file.names],
+            path, file, nests, file.designs, names=[str(name) for name in file.names],
         )  # fmt: skip
         return path.read_bytes()
 

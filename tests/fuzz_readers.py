@@ -116,21 +116,12 @@ def _cost_schedule(path: pathlib.Path) -> object:
 class _Unpriced:
     """Stands for the programs of an evaluation, of which each new shape would compile one: all is read, none costed."""
 
-    arrays = None
-
-    def __init__(self, *_) -> None:
+    def __init__(self, *_, **__) -> None:
         pass
 
-    @classmethod
-    def over(cls, *_, **__) -> "_Unpriced":
-        return cls()
-
-    def tables(self, *_) -> None:
-        """Of no costs."""
-
-    def evaluate(self, designs, _sizes) -> tuple[np.ndarray, list[str]]:
+    def evaluate(self, designs, _nests, _number) -> tuple[np.ndarray, list[str]]:
         """Objectives and complaints."""
-        number = len(designs.order)
+        number = len(designs)
         return np.ones((number, 3)), [""] * number
 
 
@@ -146,7 +137,7 @@ def _unpriced_cases(cases, _block, *, float32, devices):
 def _batch(path: pathlib.Path) -> object:
     """All entries of a file as rows; a reason is one line."""
     out = path.parent / "rows.csv"
-    stand_ins = {"DesignBlocks": _Unpriced, "SetTables": _Unpriced, "evaluate_table": _unpriced_table}
+    stand_ins = {"DesignEvaluator": _Unpriced, "evaluate_table": _unpriced_table}
     with mock.patch.multiple(batch, simulate_cases=_unpriced_cases, **stand_ins):
         batch.evaluate_files(path, out)
     with open(out, newline="", encoding="utf-8") as stream:

@@ -19,6 +19,8 @@ from mohamjax.errors import InputError
 from mohamjax.io import batch, designs_document, dump_json, find_inputs, read_design_arrays, write_front_arrays
 from mohamjax.io.mapped_arrays import mapped_arrays
 from mohamjax.schedule import Design, Setup, reevaluate
+from mohamjax.schedule.batch import DesignEvaluator
+from mohamjax.schedule.design import sized
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 COUNT = 40
@@ -159,30 +161,27 @@ def test_benches_are_built_for_arrays_wider_than_those_that_are_all_counted(monk
     """Anew only where there are more nests, or other fanouts above 16 or on other templates; not for smaller ones."""
     told = []
 
-    class Blocks:
-        @classmethod
-        def over(cls, *_, given, **__):
-            told.append(given)
-            return cls()
+    def build(_setup, _tables, *, given, arrays):
+        told.append(given)
+        return Mock()
 
-        def evaluate(self, designs, sizes):
-            return np.ones((len(designs.order), 3)), [""] * len(designs.order)
-
-    monkeypatch.setattr("mohamjax.io.batch.DesignBlocks", Blocks)
-    monkeypatch.setattr("mohamjax.io.batch.SetTables", Mock())
-    costing = batch._Costing(Mock(), 2, True, None)
+    monkeypatch.setattr("mohamjax.schedule.batch.evaluation_arrays", build)
+    monkeypatch.setattr("mohamjax.schedule.batch._NestTables", Mock())
+    monkeypatch.setattr(DesignEvaluator, "_run", lambda *_: (np.ones((2, 3)), np.ones(2, bool)))
+    evaluator = DesignEvaluator(Mock(), 2, float32=True)
     genes = Design(*(np.zeros((2, 3), np.int32) for _ in range(3)), template=np.array([[0, 1], [1, -1]]))
 
     def fanout(value, tile):
         sizes = np.full((2, 2, 2, 2), -1.0)
         sizes[0, tile, 1] = value
-        return np.full((2, 2, 2), -1.0), sizes
+        return dataclasses.replace(sized(genes, 2), fanout=sizes)
 
-    for sizes, nests, builds in (
-        (None, 5, 1), (fanout(16, 0), 5, 1), (fanout(17, 0), 5, 2), (fanout(17, 0), 5, 2), (fanout(17, 1), 5, 3),
-        (fanout(18, 1), 5, 4), (None, 5, 4), (None, 6, 5),
+    for designs, number, builds in (
+        (sized(genes, 2), 5, 1), (fanout(16, 0), 5, 1), (fanout(17, 0), 5, 2), (fanout(17, 0), 5, 2),
+        (fanout(17, 1), 5, 3), (fanout(18, 1), 5, 4), (sized(genes, 2), 5, 4), (sized(genes, 2), 6, 5),
     ):  # fmt: skip
-        values, reasons = costing.values(["", "broken", ""], genes, sizes, Mock(return_value=(0, 0)), nests)
+        nests = Mock(return_value=(0, 0))
+        values, reasons = batch._costs(evaluator, ["", "broken", ""], designs, nests, number)
         assert len(told) == builds and reasons == ["", "broken", ""]
         assert [row[0] for row in values] == pytest.approx([1, np.nan, 1], nan_ok=True)
     assert told[2][0].tolist() == [1] and told[1][1].shape == (1, 2, 2) and told[0] is None is told[-1]

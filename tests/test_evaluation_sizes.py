@@ -8,7 +8,9 @@ import pytest
 from design_cases import application, evaluation, random_designs, recast, reports, tables
 
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule.evaluated import _batches
+from mohamjax.schedule import Design
+from mohamjax.schedule.batch import run_blocks
+from mohamjax.schedule.evaluated import _width
 
 KINDS = ([0, 1, 2, 3, 4, 1], [5, 6, 7, 2, 8])
 PACKAGE = PackageParameters(max_tiles=12, dram_bandwidth=11.0, router_area=1e4)
@@ -98,9 +100,16 @@ def test_padding_and_batches_change_nothing(dtype, tolerance):
 
 
 @pytest.mark.parametrize("number", [1, 63, 64, 65, 256, 257, 2049])
-def test_batches_cover_every_design_once_and_have_one_size(number):
-    batches = _batches(number)
-    assert {len(rows) for rows in batches} == {64 if number <= 256 else 256}
-    rows = np.concatenate(batches)
-    np.testing.assert_array_equal(rows[:number], np.arange(number))
-    assert (rows[number:] == number - 1).all() and len(rows) - number < len(batches[0])
+def test_blocks_cover_every_design_once_and_have_one_size(number):
+    widths = []
+
+    def program(designs, _):
+        widths.append(len(designs))
+        return {"number": designs.order[:, 0], "twice": 2 * designs.order}
+
+    rows = np.arange(number)[:, None]
+    designs = Design(order=rows, assignment=rows, mapping=rows, template=rows)
+    found = run_blocks(program, designs, None, _width(number))
+    assert set(widths) == {64 if number <= 256 else 256} and len(widths) == -(-number // widths[0])
+    np.testing.assert_array_equal(found["number"], np.arange(number))
+    np.testing.assert_array_equal(found["twice"], 2 * rows)

@@ -377,10 +377,10 @@ def test_injected_loop_nests_join_the_tables(networks, results):
     few = tabulate(layers, arrays, single, known, np.minimum(file.count, 1))
     tables, own = inject(file, problem.cast(jnp.float32), few)
     assert (np.asarray(tables.count) == file.count).all(), "each nest once, the known ones not again"
-    unique = np.asarray(application.unique_of_layer)
+    unique, designs = np.asarray(application.unique_of_layer), file.designs.design
     for i in range(len(own.template)):
         chosen = own.template[i][own.assignment[i]], own.mapping[i]
-        stated = file.designs.template[i][file.designs.assignment[i]], file.designs.mapping[i]
+        stated = designs.template[i][designs.assignment[i]], designs.mapping[i]
         for name in ("temporal", "order", "spatial", "spatial_order"):
             have = getattr(tables.mapping, name)[unique, *chosen]
             np.testing.assert_array_equal(have, getattr(file.mappings, name)[unique, *stated])

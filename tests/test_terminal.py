@@ -12,9 +12,10 @@ import pytest
 
 import mohamjax
 from mohamjax.cli import main
-from mohamjax.cli.options import as_options
+from mohamjax.cli.options import as_options, with_option
 from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal
+from mohamjax.errors import Argument, InputError
 from mohamjax.text import plural
 
 ROWS = [["network", "layers", "what it is"], ["resnet50", "54", "word " * 30], ["another", "1,234", "short"]]
@@ -208,6 +209,17 @@ def test_a_word_that_is_wider_than_the_terminal_is_broken_and_a_sentence_is_not(
 )
 def test_arguments_are_shown_as_options(said, shown):
     assert as_options(said) == shown
+
+
+def test_complaints_about_arguments_are_told_of_options():
+    one = InputError("is 0", argument="repeats", remedy="use 1 or more, or raise the argument `limit`")
+    assert (str(one), one.argument) == (f"argument `repeats`: {one.message}; {one.remedy}", Argument("repeats"))
+    assert str(with_option(one)) == f"--repeats: is 0; {one.remedy}"
+    keyed = InputError("has no values", argument=Argument("vary", key="clock"))
+    assert (keyed.item, with_option(keyed).item) == ("argument `vary[clock]`", "--vary clock=V,V,...")
+    assert with_option(InputError("x", argument=Argument("devices", value=3))).item == "--devices 3"
+    for other in (InputError("x", argument="unheard_of"), InputError("x", item="layers[0]")):
+        assert with_option(other) is other
 
 
 def test_no_message_of_the_library_names_options():

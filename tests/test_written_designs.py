@@ -65,16 +65,18 @@ def same(one, other):
     assert (one.names, one.reasons) == (other.names, other.reasons)
     for found, wanted in zip(*(_nests_of_designs(file) for file in (one, other)), strict=True):
         np.testing.assert_array_equal(found, wanted)
-    for name in ("capacity", "fanout", "tile"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    for name in ("order", "assignment", "template"):
+    np.testing.assert_array_equal(one.tile, other.tile)
+    for name in ("capacity", "fanout"):
         np.testing.assert_array_equal(getattr(one.designs, name), getattr(other.designs, name))
+    for name in ("order", "assignment", "template"):
+        np.testing.assert_array_equal(getattr(one.designs.design, name), getattr(other.designs.design, name))
 
 
 def _nests_of_designs(file):
     """The loop nest of every layer of every design, whatever their places in the sets."""
-    kind = np.take_along_axis(file.designs.template, file.designs.assignment, axis=1)
-    at = np.asarray(file.application.unique_of_layer), kind, file.designs.mapping
+    designs = file.designs.design
+    kind = np.take_along_axis(designs.template, designs.assignment, axis=1)
+    at = np.asarray(file.application.unique_of_layer), kind, designs.mapping
     return [leaf[at] for leaf in jax.tree.leaves(file.mappings)]
 
 

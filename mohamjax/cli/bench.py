@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mohamjax.cli import options
 from mohamjax.cli.outputs import write
 from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal
-from mohamjax.errors import InputError
 
 if TYPE_CHECKING:
     from mohamjax.benchmark import Bench
@@ -20,7 +19,7 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(options.positive(part) for part in text.split(","))
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser(
         "bench",
@@ -47,16 +46,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.cli.outputs import probe
 
     probe(arguments.out)
-    try:
-        found = bench(
-            arguments.scenario, arguments.populations, repeats=arguments.repeats, seed=arguments.seed,
-            announce=terminal.announce,
-        )  # fmt: skip
-    except InputError as error:
-        raise InputError(
-            options.as_options(error.message),
-            file=error.file, item=error.item and options.as_options(str(error.item)), remedy=error.remedy,
-        ) from None  # fmt: skip
+    found = bench(
+        arguments.scenario, arguments.populations, repeats=arguments.repeats, seed=arguments.seed,
+        announce=terminal.announce,
+    )  # fmt: skip
     terminal.close()
     text = json.dumps(found, indent=2) if arguments.json else "\n".join(_lines(found))
     write(arguments.out, text + "\n")

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of, technology_of
@@ -30,7 +30,7 @@ def _watts(text: str) -> float:
     return value
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("codesign", help="search one accelerator for a set of networks (UNICO)")
     parser.add_argument("workload", nargs="+", metavar="NETWORK", help="ONNX files, or a scenario by name or file")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory
@@ -22,7 +22,7 @@ _KINDS = {
 }
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("convert", help="turn schedules and costs of other tools into files of ours")
     options.add_common(parser, "JSON file; - for standard output, the default", random=True)

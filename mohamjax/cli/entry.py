@@ -122,7 +122,7 @@ def _let_go(stream: TextIO) -> None:
 
 
 def _complain(error: InputError) -> None:
-    say(f"mohamjax: {error}", always=not getattr(error, "is_told", False))
+    say(f"mohamjax: {options.with_option(error)}", always=not getattr(error, "is_told", False))
 
 
 def _done(argv: Sequence[str] | None) -> int:

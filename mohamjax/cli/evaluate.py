@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import abc
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mohamjax.cli import options, spread, what_if
 from mohamjax.cli.inputs import technology_of, warn_of_slow_buffers
@@ -17,12 +16,24 @@ from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
 
+if TYPE_CHECKING:
+    from mohamjax.hardware import Technology
+    from mohamjax.io import DesignRow
+    from mohamjax.schedule import Evaluated
 
-def add_parser(verbs: Any) -> None:
+
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("evaluate", help="evaluate mappings, schedules or designs from files")
     options.add_common(parser, "results; - for standard output, the default")
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+    _add_mappings(kinds)
+    _add_schedules(kinds)
+    _add_designs(kinds)
+
+
+def _add_mappings(kinds: options.Verbs) -> None:
+    """Adds the kind `mappings` and its options."""
     mappings = kinds.add_parser("mappings", help="loop nests on given architectures, as Timeloop counts them")
     mappings.add_argument(
         "--architectures", metavar="FILE", help="architectures with their energies [pJ] and areas [um^2] (JSON)"
@@ -55,6 +66,10 @@ def add_parser(verbs: Any) -> None:
         help="also print why each mapping costs what it does: a table (text, the default) or JSON",
     )
     options.add_common(mappings, "predictions (.jsonl); - for standard output, the default", inner=True)
+
+
+def _add_schedules(kinds: options.Verbs) -> None:
+    """Adds the kind `schedules` and its options."""
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
@@ -80,6 +95,10 @@ def add_parser(verbs: Any) -> None:
         random=True,
         inner=True,
     )
+
+
+def _add_designs(kinds: options.Verbs) -> None:
+    """Adds the kind `designs` and its options."""
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
     _add_files(designs, "designs.json of a search, or schedule/1 files")
     designs.add_argument(
@@ -156,8 +175,8 @@ def _one_file(arguments: argparse.Namespace) -> None:
     refuse("is for tables of many entries", remedy, devices=arguments.devices)
 
 
-def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: Any) -> int:
-    """Any number of files of any mix of formats into one table.
+def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: object) -> int:
+    """object number of files of any mix of formats into one table.
 
     Args:
         arguments: of the verb.
@@ -351,8 +370,8 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _evaluated(
-    arguments: argparse.Namespace, terminal: Terminal, technology: Any, wanted: Sequence[str] = ()
-) -> tuple[list[dict[str, Any]], Any]:
+    arguments: argparse.Namespace, terminal: Terminal, technology: Technology | None, wanted: Sequence[str] = ()
+) -> tuple[list[DesignRow], Evaluated | None]:
     """What `io.evaluate_designs` says of the one file that is given; warns of slow buffers."""
     from mohamjax.io import evaluate_designs
 
@@ -368,7 +387,7 @@ def _evaluated(
     return rows, evaluated
 
 
-def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Any) -> None:
+def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Evaluated | None) -> None:
     if arguments.technology and evaluated is not None:
         warn_of_slow_buffers(evaluated.templates, evaluated.technology)
 
@@ -381,12 +400,12 @@ def _exit_code(arguments: argparse.Namespace, entries: int, valid: int, read: bo
     return 2 if not read or (arguments.strict and valid < entries) else 0
 
 
-def _code_of(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]]) -> int:
+def _code_of(arguments: argparse.Namespace, rows: Sequence[DesignRow]) -> int:
     """The exit code after the designs of one file."""
     return _exit_code(arguments, len(rows), sum(bool(row["valid"]) for row in rows))
 
 
-def _count_designs(rows: Sequence[abc.Mapping[str, Any]]) -> None:
+def _count_designs(rows: Sequence[DesignRow]) -> None:
     good = sum(row["valid"] for row in rows)
     print(f"{plural(len(rows), 'design')}, {good} valid", file=sys.stderr)
 

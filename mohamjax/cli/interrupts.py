@@ -12,9 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 STOPPED = 130
 """Exit code of what was stopped by hand."""
@@ -32,9 +31,9 @@ def listen() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return
     signal.signal(signal.SIGINT, _heard)
-    shown: Callable[[Any], Any] = sys.unraisablehook
+    shown = sys.unraisablehook
 
-    def hook(lost: Any) -> None:
+    def hook(lost: sys.UnraisableHookArgs) -> None:
         if lost.exc_type is KeyboardInterrupt:
             _again()
         else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import pathlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mohamjax.jobs import JobFront, Transfer
+    from mohamjax.jobs import JobBound, JobFront, Transfer
     from mohamjax.jobs.table import JobTable
 
 _SETTINGS = (
@@ -34,31 +35,42 @@ _SETTINGS = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Scheduled:
+    """Jobs, and what the methods made of them.
+
+    Attributes:
+        table: the jobs.
+        tenants: network of each job, "" for none.
+        fronts: what each method found, the best first.
+        bound: of the makespan.
+        title: the problem in a line.
+        first: name of the first objective.
+    """
+
+    table: JobTable
+    tenants: tuple[str, ...]
+    fronts: list[JobFront]
+    bound: JobBound
+    title: str
+    first: str
+
+
 def write_results(
     folder: pathlib.Path,
-    table: JobTable,
-    tenants: tuple[str, ...],
-    fronts: list[JobFront],
-    rows: list[dict[str, Any]],
-    bound: Any,
-    arguments: argparse.Namespace,
-    title: str,
-    first: str,
+    done: Scheduled,
+    rows: list[dict[str, float | str]],
     transfer: Transfer,
+    arguments: argparse.Namespace,
 ) -> None:
     """Writes all files of the folder, all or none of them, and draws the figures.
 
     Args:
         folder: that exists.
-        table: the jobs.
-        tenants: network of each job, "" for none.
-        fronts: what each method found, the best first.
+        done: the jobs and their schedules.
         rows: the rows of `methods.csv`, in the order of the fronts and their schedules.
-        bound: of the makespan.
-        arguments: parsed.
-        title: of the figures.
-        first: the first objective.
         transfer: what `transfer.json` hands on.
+        arguments: parsed.
     """
     import numpy as np
     import yaml
@@ -71,6 +83,7 @@ def write_results(
     from mohamjax.jobs.table import evaluate_table
     from mohamjax.version import __version__
 
+    table, fronts, first = done.table, done.fronts, done.first
     named = [
         (one.method if len(front.schedules) == 1 else f"{one.method} {i}", one)
         for front in fronts
@@ -109,7 +122,7 @@ def write_results(
     run = [
         {
             "job": table.jobs[j],
-            "tenant": tenants[j],
+            "tenant": done.tenants[j],
             "accelerator": table.accelerators[where[j]],
             "start": float(start[j]),
             "end": float(end[j]),
@@ -121,34 +134,28 @@ def write_results(
     trace = [TraceRow(r["accelerator"], r["job"], r["tenant"], r["start"], r["end"]) for r in run]
     files["trace.json"] = dump_json(chrome_trace(trace, time_unit=table.time_unit))
     settings = {key: getattr(arguments, key) for key in _SETTINGS}
-    record = {"format": "job-schedule/1", "version": __version__, **settings, "lower_bound": bound._asdict()}
+    record = {"format": "job-schedule/1", "version": __version__, **settings, "lower_bound": done.bound._asdict()}
     files["config.yaml"] = yaml.safe_dump(record, sort_keys=False)
     files["transfer.json"] = dump_json(transfer_document(transfer))
     write_together({folder / name: text for name, text in files.items()})
     if not history:
         (folder / "history.csv").unlink(missing_ok=True)  # of an earlier search
     if not arguments.no_figures:
-        _figures(folder / "figures", table, tenants, fronts, bound, title, first)
+        _figures(folder / "figures", done)
 
 
-def _figures(
-    folder: pathlib.Path,
-    table: JobTable,
-    tenants: tuple[str, ...],
-    fronts: list[JobFront],
-    bound: Any,
-    title: str,
-    first: str,
-) -> None:
+def _figures(folder: pathlib.Path, done: Scheduled) -> None:
+    """Draws the schedules, how the methods converged, and how they compare."""
     import numpy as np
 
     from mohamjax.figures import save
     from mohamjax.jobs.table import evaluate_table
     from mohamjax.plot.jobs import JobView, job_convergence, job_gantt, method_bars
 
+    table, fronts, first, title = done.table, done.fronts, done.first, done.title
     times = ("makespan", "tardiness", "mean-end", "lateness")
     unit = table.time_unit if first in times else "J" if first == "energy" else ""
-    limit = bound.best if first == "makespan" else None
+    limit = done.bound.best if first == "makespan" else None
     for front in fronts:
         plan = front.best.plan
         _, found = evaluate_table(table, plan.order[None], plan.accelerator[None], timelines=True)
@@ -157,7 +164,7 @@ def _figures(
         view = JobView(
             method=front.method,
             accelerators=table.accelerators,
-            tenants=tenants,
+            tenants=done.tenants,
             start=np.asarray(found.start[0]),
             end=np.asarray(found.end[0]),
             duration=table.duration[on],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
@@ -19,16 +20,18 @@ from mohamjax.errors import InputError
 from mohamjax.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from mohamjax.hardware import Template
+    from mohamjax.mapper import MapperConfig, NetworkChoice
     from mohamjax.mapping import MappingTables
-    from mohamjax.workload import ApplicationModel
+    from mohamjax.schedule import Setup
+    from mohamjax.workload import ApplicationModel, UniqueLayer
 
 _MOST_ENUMERATED = 10**8  # mappings of a layer on a template: minutes
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser(
         "map",
@@ -86,25 +89,52 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches or enumerates mappings; writes what is asked for and prints a table."""
-    import dataclasses
-
     import jax
 
-    from mohamjax.hardware import PackageParameters, load_package, with_memory
-    from mohamjax.io import (
-        best_nests,
-        given_mappings,
-        mapping_cache,
-        mappings_document,
-        prepare_folder,
-        write_timeloop_mappings,
-    )
-    from mohamjax.mapper import Enumeration, LayerMapper, network_choices, over_one_axis
+    from mohamjax.io import given_mappings, mapping_cache, prepare_folder
+    from mohamjax.mapper import LayerMapper, network_choices
     from mohamjax.plot.style import known_format
-    from mohamjax.problem.design_problem import runnable
-    from mohamjax.schedule import Setup
-    from mohamjax.search import BUDGETS, Settings
 
+    _check_options(arguments)
+    devices = spread.devices_of(arguments)
+    config = _mapper(arguments)
+    setup = _setup(arguments)
+    given = given_mappings(arguments.inject, setup)
+    if arguments.out == arguments.nests == "-":
+        raise InputError("standard output takes --out already", item="--nests", remedy="name a file for one of them")
+    if arguments.figure is not None:
+        known_format(pathlib.Path(arguments.figure).suffix.removeprefix(".").lower())
+    for option in ("out", "nests", "figure"):
+        probe(getattr(arguments, option), f"--{option}")
+    if arguments.timeloop is not None:
+        prepare_folder(arguments.timeloop, "--timeloop")
+    search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
+
+    def search(templates: Sequence[Template]) -> MappingTables:
+        mapper = LayerMapper(
+            setup.application.unique_layers,
+            templates,
+            setup.technology,
+            config,
+            progress=terminal.mapping,
+            cache=None if arguments.no_mapping_cache else mapping_cache(),
+            devices=devices,
+        )
+        return mapper.search(search_key, given=given)
+
+    try:
+        tables = _mapped(arguments, terminal, setup, config, search)
+    except KeyboardInterrupt:
+        kept = not (arguments.exhaustive or arguments.no_mapping_cache)
+        terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))
+        return STOPPED
+    terminal.close()
+    _write(arguments, terminal, setup, tables, network_choices(network_key, setup, tables))
+    return 0
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Refuses options that say nothing beside others."""
     if arguments.exhaustive:
         refuse("an enumeration needs no mappings of yours", "leave out either option", inject=arguments.inject)
         refuse(
@@ -117,9 +147,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         refuse("is for an enumeration", "add --exhaustive, or leave it out", limit=arguments.limit)
     if arguments.one_axis:
         refuse("mappings of yours may use both axes", "leave out either option", inject=arguments.inject)
-    devices = spread.devices_of(arguments)
-    config = BUDGETS[Settings.preset(arguments.budget or "small").budget].mapper
-    config = dataclasses.replace(config, padding=not arguments.no_pad)
+
+
+def _setup(arguments: argparse.Namespace) -> Setup:
+    """Networks and hardware; complains where some layer runs on no template."""
+    from mohamjax.hardware import PackageParameters, load_package, with_memory
+    from mohamjax.problem.design_problem import runnable
+    from mohamjax.schedule import Setup
+
     application, technology = application_of(arguments), technology_of(arguments)
     templates = templates_of(arguments, application)
     package = PackageParameters()
@@ -128,18 +163,28 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         warn_of_other_memory(templates, package)
         templates = with_memory(templates, package.memory)
     runnable(application, templates)
-    setup = Setup(application, tuple(templates), technology, package)
-    given = given_mappings(arguments.inject, setup)
-    if arguments.out == arguments.nests == "-":
-        raise InputError("standard output takes --out already", item="--nests", remedy="name a file for one of them")
-    if arguments.figure is not None:
-        known_format(pathlib.Path(arguments.figure).suffix.removeprefix(".").lower())
-    for option in ("out", "nests", "figure"):
-        probe(getattr(arguments, option), f"--{option}")
-    if arguments.timeloop is not None:
-        prepare_folder(arguments.timeloop, "--timeloop")
-    search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
-    layers = application.unique_layers
+    return Setup(application, tuple(templates), technology, package)
+
+
+def _mapper(arguments: argparse.Namespace) -> MapperConfig:
+    """Sizes of the search; complains about an unknown budget."""
+    from mohamjax.search import BUDGETS, Settings
+
+    config = BUDGETS[Settings.preset(arguments.budget or "small").budget].mapper
+    return dataclasses.replace(config, padding=not arguments.no_pad)
+
+
+def _mapped(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    setup: Setup,
+    config: MapperConfig,
+    search: Callable[[Sequence[Template]], MappingTables],
+) -> MappingTables:
+    """The Pareto sets, enumerated or by a search."""
+    from mohamjax.mapper import Enumeration, over_one_axis
+
+    layers, templates = setup.application.unique_layers, setup.templates
     problems = f"{plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
     if arguments.one_axis:
         problems += ", each choice of one axis per dimension by itself"
@@ -148,7 +193,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         enumeration = Enumeration(
             layers,
             templates,
-            technology,
+            setup.technology,
             limit=arguments.limit or _MOST_ENUMERATED,
             padding=config.padding,
             progress=terminal.enumeration,
@@ -159,32 +204,23 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         )
         return enumeration.tables()
 
-    def searched(templates: Sequence[Template]) -> MappingTables:
-        mapper = LayerMapper(
-            layers,
-            templates,
-            technology,
-            config,
-            progress=terminal.mapping,
-            cache=None if arguments.no_mapping_cache else mapping_cache(),
-            devices=devices,
-        )
-        return mapper.search(search_key, given=given)
-
-    mapped = enumerated if arguments.exhaustive else searched
+    mapped = enumerated if arguments.exhaustive else search
     terminal.line(f"counting the mappings of {problems}" if arguments.exhaustive else f"mapping {problems}; compiling")
-    try:
-        if arguments.one_axis:
-            most = None if arguments.exhaustive else config.entries
-            tables = over_one_axis(mapped, templates, layers, most)
-        else:
-            tables = mapped(templates)
-    except KeyboardInterrupt:
-        kept = not (arguments.exhaustive or arguments.no_mapping_cache)
-        terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))
-        return STOPPED
-    terminal.close()
-    choices = network_choices(network_key, setup, tables)
+    if not arguments.one_axis:
+        return mapped(templates)
+    return over_one_axis(mapped, templates, layers, None if arguments.exhaustive else config.entries)
+
+
+def _write(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    setup: Setup,
+    tables: MappingTables,
+    choices: dict[tuple[str, str], list[NetworkChoice]],
+) -> None:
+    """Writes the files that were asked for, and prints the tables."""
+    from mohamjax.io import best_nests, mappings_document, write_timeloop_mappings
+
     report = mappings_document(setup, tables, choices)
     if arguments.out is not None:
         write(arguments.out, json.dumps(report, indent=1) + "\n")
@@ -192,7 +228,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         exported = write_timeloop_mappings(arguments.timeloop, setup, tables)
         tell_export(terminal, "mapping", exported, arguments.timeloop)
     if arguments.figure is not None:
-        terminal.line(f"figure {_draw_mappings(report, application, arguments.figure)}")
+        terminal.line(f"figure {_draw_mappings(report, setup.application, arguments.figure)}")
     stream = sys.stderr if arguments.out == "-" else sys.stdout
     text = set_table(report, stream) + "\n"
     if choices:
@@ -203,10 +239,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     stream.write(text)
     if arguments.nests == "-":
         sys.stdout.write("\n" + nests)
-    return 0
 
 
-def _bounds(layer: Any) -> str:
+def _bounds(layer: UniqueLayer) -> str:
     from mohamjax.workload import DIMS
 
     return " ".join(f"{d}={b}" for d, b in zip(DIMS, layer.shape.bounds, strict=True) if b > 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any, NoReturn
+from typing import NoReturn, Protocol
 
-from mohamjax.errors import InputError
+from mohamjax.errors import Argument, InputError
 
 _OPTIONS = {
     "archive": "--archive",
@@ -58,25 +58,42 @@ _OPTIONS = {
 _FORM = {"columns": "NAME", "vary": "V,V,..."}
 """What stands after the key of an option that is a dictionary, where it is not the sizes of a shape."""
 
-_ARGUMENT = re.compile(r"(?:the )?argument `(\w+)(?:\[([^`]*)\])?(?:=([^`]*))?`")
+_ADVICE = re.compile(r"(?:the )?argument `(\w+)(?:\[([^`]*)\])?(?:=([^`]*))?`")
+
+
+def as_option(argument: Argument) -> str | None:
+    """The option of the command line that an argument of the library stands for; None where there is none."""
+    name, key, value = argument.name, argument.key, argument.value
+    if name not in _OPTIONS:
+        return None
+    if key is not None:
+        value = f"{key}={value or _FORM.get(name, 'd,d,...')}"
+    return _OPTIONS[name] if value is None else f"{_OPTIONS[name]} {value}"
+
+
+def with_option(error: InputError) -> InputError:
+    """A complaint of the library about an argument as one about an option of the command line."""
+    option = None if error.argument is None else as_option(error.argument)
+    if option is None:
+        return error
+    return InputError(error.message, file=error.file, item=option, remedy=error.remedy)
 
 
 def as_options(text: str) -> str:
-    """A message of the library, with the options of the command line in the place of its arguments.
+    """Prose of the library, with options of the command line in the place of the arguments that it recommends.
 
-    The library writes "the argument `budget`", "the argument `budget=tiny`" and, of a dictionary,
+    Remedies, warnings and progress write "the argument `budget`", "the argument `budget=tiny`" and, of a dictionary,
     "the argument `shapes[x]`" or "the argument `shapes[x]=1,3,224,224`".
     """
+    return _ADVICE.sub(lambda found: as_option(Argument(*found.groups())) or found[0], text)
 
-    def option(found: re.Match[str]) -> str:
-        name, key, value = found.groups()
-        if name not in _OPTIONS:
-            return found[0]
-        if key is not None:
-            value = f"{key}={value or _FORM.get(name, 'd,d,...')}"
-        return _OPTIONS[name] if value is None else f"{_OPTIONS[name]} {value}"
 
-    return _ARGUMENT.sub(option, text)
+class Verbs(Protocol):
+    """Where verbs, or kinds of a verb, are added: what `ArgumentParser.add_subparsers` gives."""
+
+    def add_parser(self, name: str, *, help: str, description: str = ...) -> argparse.ArgumentParser:
+        """Adds one."""
+        ...
 
 
 class Parser(argparse.ArgumentParser):
@@ -186,7 +203,7 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
 def add_common(parser: argparse.ArgumentParser, out: str, *, random: bool = False, inner: bool = False) -> None:
     """Options of every verb; those of an `inner` verb leave alone what the outer one was given."""
 
-    def default(value: Any) -> Any:
+    def default(value: object) -> object:
         return argparse.SUPPRESS if inner else value
 
     told = "seed of all randomness (default 0)" if random else "taken by every verb; nothing is random here"
@@ -242,7 +259,7 @@ def add_static_energy(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def refuse(reason: str, remedy: str = "leave it out", **given: Any) -> None:
+def refuse(reason: str, remedy: str = "leave it out", **given: object) -> None:
     """Complains about the first of several options that was given.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import technology_of
@@ -11,7 +10,7 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("plot", help="draw the figures of a results folder again")
     parser.add_argument("folder", help="a results folder")

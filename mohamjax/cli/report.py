@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-from typing import Any
 
 from mohamjax.cli import options
 from mohamjax.cli.outputs import probe
 from mohamjax.cli.terminal import Terminal
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("report", help="results folders as one HTML page")
     parser.add_argument("folders", nargs="+", metavar="RESULTS", help="results folders of search or codesign")

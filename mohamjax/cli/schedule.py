@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of
-from mohamjax.cli.job_results import write_results
+from mohamjax.cli.job_results import Scheduled, write_results
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import results_folder
 from mohamjax.cli.tables import fitted
@@ -42,7 +42,7 @@ def _bandwidth(text: str) -> float:
     return value
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser(
         "schedule",
@@ -333,7 +333,7 @@ def _scheduled(
     rows = [_row(one, bound.best, config.objectives) for front in fronts for one in front.schedules]
     if folder is not None:
         kept = transfer_of(table, fronts[0].best, title, _shown(config.objectives))
-        write_results(folder, table, tenants, fronts, rows, bound, arguments, title, first, kept)
+        write_results(folder, Scheduled(table, tenants, fronts, bound, title, first), rows, kept, arguments)
         terminal.line(f"results in {folder}")
     if arguments.json:
         summary = {
@@ -350,8 +350,8 @@ def _scheduled(
     else:
         head = ["method", *(f"{o} [{table.time_unit}]" if o == "makespan" else o for o in _shown(config.objectives))]
 
-        def value(row: dict[str, Any], name: str) -> str:
-            return amount(row[name]) if name == "makespan" else f"{row[name]:,.6g}"
+        def value(row: dict[str, float | str], name: str) -> str:
+            return amount(float(row[name])) if name == "makespan" else f"{row[name]:,.6g}"
 
         body = [
             [row["method"], *(value(row, o) for o in _shown(config.objectives)), f"{row['over_bound']:.4f}",
@@ -367,7 +367,7 @@ def _shown(objectives: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys((*objectives, "makespan")))
 
 
-def _row(one: JobSchedule, bound: float, objectives: tuple[str, ...]) -> dict[str, Any]:
+def _row(one: JobSchedule, bound: float, objectives: tuple[str, ...]) -> dict[str, float | str]:
     makespan = one.objectives["makespan"]
     return {
         "method": one.method,

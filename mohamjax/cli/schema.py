@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from mohamjax.cli import options
 from mohamjax.cli.outputs import write
 from mohamjax.cli.terminal import Terminal
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("schema", help="print the JSON schema of a file format")
     parser.add_argument("name", nargs="?", help="such as designs/1; without it, all names are listed")

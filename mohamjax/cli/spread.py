@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from mohamjax.cli import options
 from mohamjax.cli.interrupts import leave_at_once
@@ -17,6 +17,8 @@ from mohamjax.errors import InputError
 
 if TYPE_CHECKING:
     from mohamjax.runtime.devices import Devices
+
+T = TypeVar("T")
 
 
 def _devices(text: str) -> int | str:
@@ -124,7 +126,7 @@ def _silenced() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held(devices: Devices | None, hold: Callable[[], contextlib.AbstractContextManager[Any]]) -> Iterator[Any]:
+def held(devices: Devices | None, hold: Callable[[], contextlib.AbstractContextManager[T]]) -> Iterator[T | None]:
     """What the first process holds, such as a locked folder; None in the others, who fail where it fails."""
     with contextlib.ExitStack() as stack:
         kept = None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from mohamjax.cli.terminal import is_live
 from mohamjax.text import plural, table, wrapped
 
 if TYPE_CHECKING:
-    from mohamjax.schedule import Bounds
+    from mohamjax.schedule import Bounds, Evaluated
 
 
-def fitted(rows: Sequence[Sequence[str]], stream: Any = None) -> str:
+def fitted(rows: Sequence[Sequence[str]], stream: IO[str] | None = None) -> str:
     """A table that fits the terminal; plain columns of any width where there is none.
 
     Args:
@@ -23,7 +23,7 @@ def fitted(rows: Sequence[Sequence[str]], stream: Any = None) -> str:
     return table(rows, _width(sys.stdout if stream is None else stream))
 
 
-def lines(text: str, stream: Any = None) -> str:
+def lines(text: str, stream: IO[str] | None = None) -> str:
     """A sentence in lines that fit the terminal, broken between words; one line where there is none.
 
     Args:
@@ -34,7 +34,7 @@ def lines(text: str, stream: Any = None) -> str:
     return text if width is None else "\n".join(wrapped(text, width))
 
 
-def _width(stream: Any) -> int | None:
+def _width(stream: IO[str]) -> int | None:
     """Columns of the terminal that a stream is shown on, None where it is shown on none."""
     if not is_live(stream):
         return None
@@ -56,7 +56,7 @@ def digits(value: float) -> str:
     return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
 
 
-def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str:
+def landmark_table(landmarks: dict[str, int], front: Evaluated, bounds: Bounds) -> str:
     """The designs of a front that one looks at first, beside the lower bounds of the scenario."""
     from mohamjax.io import front_rows
     from mohamjax.schedule.measures import DEFAULT, measure_named
@@ -91,7 +91,7 @@ def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str
     return f"{lines(heading)}\n{fitted([head, *body])}"
 
 
-def set_table(report: dict[str, Any], stream: Any = None) -> str:
+def set_table(report: dict[str, Any], stream: IO[str] | None = None) -> str:
     """The extremes of every Pareto set of a `mappings/1` document, and what its two latencies are."""
     bandwidth = report["offchip_bytes_per_cycle"]
     limit = "one without limit" if bandwidth == "unlimited" else f"{bandwidth:g} GB/s"
@@ -125,7 +125,7 @@ def set_table(report: dict[str, Any], stream: Any = None) -> str:
     return f"{lines(told, stream)}\n{fitted([head, *body], stream)}"
 
 
-def choice_table(report: dict[str, Any], stream: Any = None) -> str:
+def choice_table(report: dict[str, Any], stream: IO[str] | None = None) -> str:
     """The extremes of every network's front in a `mappings/1` document, and its choice of least delay times energy."""
     rows = [["network", "template", "choice", "on-chip [ms]", "at the interface [ms]", "energy [mJ]", "area [mm^2]"]]
     scores = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-from typing import Any
 
 from mohamjax.cli import options
 from mohamjax.cli.outputs import probe, write
@@ -24,7 +23,7 @@ def _node(text: str) -> float:
     return value
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("technology", help="list the packaged technologies, or make one of another node")
     options.add_common(parser, "write what is printed to a file instead")
@@ -84,7 +83,7 @@ def _make(arguments: argparse.Namespace, terminal: Terminal) -> int:
     base = load_technology()
     dram = {name: float(value) for name, value in zip(DRAM_TYPES, base.dram, strict=True)}
     if arguments.logic == "library":
-        parts: dict[str, Any] = library_parts(arguments.node)
+        parts = library_parts(arguments.node)
         dram |= library_dram(DRAM_TYPES)
         told_of = "Registers, comparators, arithmetic and DRAM: hwcomponents-library (Aladdin) and -cacti at this node"
     else:

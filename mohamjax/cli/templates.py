@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import technology_of
@@ -15,7 +14,7 @@ from mohamjax.errors import InputError
 from mohamjax.text import table
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("templates", help="list, show or export sub-accelerator templates")
     options.add_common(parser, "write what is printed to a file instead")

@@ -8,11 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, TYPE_CHECKING
 
 from mohamjax.cli.options import as_options
 from mohamjax.errors import one_line
 from mohamjax.progress import SILENCE_S, ProgressLines, duration
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 _hushed = False
 
@@ -23,7 +26,7 @@ def hush(quiet: bool) -> None:
     _hushed = quiet
 
 
-def is_live(stream: Any) -> bool:
+def is_live(stream: IO[str]) -> bool:
     """Whether what is written to the stream is seen on a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
@@ -43,7 +46,7 @@ class Terminal(ProgressLines):
         super().__init__()
         self.was_stopped = False
         self._live = is_live(sys.stderr)
-        self._bars: Any = None  # rich.progress.Progress of the step at hand
+        self._bars: Progress | None = None  # of the step at hand
         self._step = ""
         self._lasting = ""  # what stays of the step when it is over
         self._lock = threading.RLock()  # a step that has been silent is announced from another thread
@@ -95,7 +98,7 @@ class Terminal(ProgressLines):
                 over = True
                 self.close()
 
-    def _open(self, step: str, *columns: Any, transient: bool = False) -> None:
+    def _open(self, step: str, *columns: ProgressColumn, transient: bool = False) -> None:
         """Begins a bar in the place of the last one."""
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn
@@ -122,6 +125,7 @@ class Terminal(ProgressLines):
 
                     rest = (TextColumn("{task.fields[parts]}", markup=False), TextColumn("{task.fields[left]}"))
                     self._open(step, BarColumn(bar_width=24), *rest)
+                assert self._bars is not None  # just opened, or open since the last time
                 self._bars.update(
                     self._bars.task_ids[0],
                     completed=done,

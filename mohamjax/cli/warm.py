@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
 
 from mohamjax.cli import options
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser(
         "warm",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import abc
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mohamjax.cli.options import positive, refuse
 from mohamjax.cli.outputs import write
@@ -17,8 +16,10 @@ from mohamjax.text import plural
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from mohamjax.io import DesignRow
     from mohamjax.schedule import Evaluated
-    from mohamjax.whatif import Uncertainty
+    from mohamjax.whatif import Candidates, Sensitivities, Uncertainty, WhatIf
+    from mohamjax.whatif.variant import Told
 
 _SAMPLES = 1000
 
@@ -78,7 +79,7 @@ def asked(arguments: argparse.Namespace) -> bool:
     return bool(arguments.vary or arguments.sensitivities or arguments.uncertainty)
 
 
-def check(arguments: argparse.Namespace, **others: Any) -> None:
+def check(arguments: argparse.Namespace, **others: object) -> None:
     """Complains about options that do not go together, and about a folder that cannot be written.
 
     Args:
@@ -122,7 +123,7 @@ def refuse_beside(arguments: argparse.Namespace) -> None:
 def answer(
     arguments: argparse.Namespace,
     terminal: Terminal,
-    rows: Sequence[abc.Mapping[str, Any]],
+    rows: Sequence[DesignRow],
     evaluated: Evaluated | None,
 ) -> None:
     """Answers the question about the valid designs of a file: a table, and figures where they are asked for.
@@ -154,7 +155,9 @@ def answer(
             _draw(arguments, found)
 
 
-def _answered(arguments: argparse.Namespace, candidates: Any, progress: Any) -> tuple[Any, str]:
+def _answered(
+    arguments: argparse.Namespace, candidates: Candidates, progress: Told
+) -> tuple[WhatIf | Sensitivities | Uncertainty, str]:
     """The answer to the question, and what is said of it."""
     from mohamjax import whatif
 
@@ -182,7 +185,7 @@ def _certainty(found: Uncertainty) -> str:
     )
 
 
-def _figures(found: Any, title: str) -> Iterator[tuple[str, Figure]]:
+def _figures(found: WhatIf | Sensitivities | Uncertainty, title: str) -> Iterator[tuple[str, Figure]]:
     from mohamjax.plot import whatif as plot
     from mohamjax.whatif import Sensitivities, WhatIf
 
@@ -194,7 +197,7 @@ def _figures(found: Any, title: str) -> Iterator[tuple[str, Figure]]:
         yield "uncertainty", plot.front_under_uncertainty(found, title=title)
 
 
-def _draw(arguments: argparse.Namespace, found: Any) -> None:
+def _draw(arguments: argparse.Namespace, found: WhatIf | Sensitivities | Uncertainty) -> None:
     import pathlib
 
     from mohamjax.figures import save

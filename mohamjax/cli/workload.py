@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of
@@ -14,7 +13,7 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("workload", help="print the layers of networks")
     parser.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")

@@ -6,11 +6,12 @@ What an evaluation of designs does without is imported once it is asked for, suc
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mohamjax.io.design_arrays import problem_document, read_design_arrays, write_design_arrays, write_front_arrays
 from mohamjax.io.designs import (
     EXPLANATIONS_FORMAT,
+    DesignRow,
     choose_designs,
     designs_document,
     evaluate_designs,
@@ -63,6 +64,7 @@ __all__ = [
     "BatchProgress",
     "BatchSummary",
     "CheckpointFile",
+    "DesignRow",
     "Inputs",
     "MappingCache",
     "TimeloopExport",
@@ -142,7 +144,7 @@ _LATE = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     for module, names in _LATE.items():
         if name in names:
             return getattr(importlib.import_module(f"mohamjax.io.{module}"), name)

@@ -16,15 +16,15 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, as_technology, technology_hash
 from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
-from mohamjax.io.design_rows import read_rows
-from mohamjax.io.designs_reader import DesignHeader, header_rows, identifier, read_header
+from mohamjax.io.design_rows import DesignRules, read_rows
+from mohamjax.io.designs_reader import header_rows, identifier, read_header
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, SUFFIXES
 from mohamjax.io.forms import DESIGN_PARTS
@@ -39,13 +39,13 @@ from mohamjax.io.schedules import (
     simulate_cases,
 )
 from mohamjax.jobs.table import JobTable, evaluate_table
-from mohamjax.mapping import Mapping
 from mohamjax.reader import found, read_lines
 from mohamjax.runtime.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.runtime.struct import take
-from mohamjax.schedule import CYCLE_S, Design
-from mohamjax.schedule.batch import BLOCK, DesignBlocks, SetTables
+from mohamjax.schedule import CYCLE_S, SizedDesign
+from mohamjax.schedule.batch import BLOCK, DesignEvaluator, Nests
 from mohamjax.schedule.fluid import DONE, REASONS
+from mohamjax.schedule.setup import Setup
 
 _ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
@@ -95,81 +95,54 @@ class BatchSummary:
 Values = tuple[Sequence[tuple[float, ...]], Sequence[str]]
 """Per entry the `NUMBERS`, and why it is not valid."""
 
-Sizes = tuple[np.ndarray, np.ndarray]
 
-Nests = Callable[[], tuple[Mapping, np.ndarray]]
+def _costs(
+    evaluator: DesignEvaluator, reasons: Sequence[str], designs: SizedDesign, nests: Nests, number: int
+) -> Values:
+    """Evaluates the designs among the entries of a block.
 
-
-class _Costing:
-    """The evaluation of designs of one problem over its nests so far, and built anew where there are more of them.
-
-    Also where chiplets have other arrays than before of more than 16 units across: smaller ones are all counted.
+    Args:
+        evaluator: of their problem.
+        reasons: of all entries why they are no designs, empty for those that are in `designs`.
+        designs: of these, leading axis `[N]`; N may be 0.
+        nests: as of the evaluator.
+        number: of loop nests in all.
     """
-
-    def __init__(self, header: DesignHeader, levels: int, float32: bool, devices: Devices | None) -> None:
-        self._header, self._devices = header, devices
-        dtype = np.float32 if float32 else np.float64
-        self._sets = SetTables(header, levels, dtype)
-        self._blocks: DesignBlocks | None = None
-        self._state: Any = None
-
-    def values(self, reasons: Sequence[str], designs: Design, sizes: Sizes | None, nests: Nests, number: int) -> Values:
-        """Evaluates designs.
-
-        Args:
-            reasons: of all entries why they are none, empty for those that are in `designs`.
-            designs: of these, leading axis `[N]`.
-            sizes: their capacities `[N, S, V]` and fanouts `[N, S, V, 2]`, -1 where they are just large enough.
-            nests: gives the loop nests `[U, T, M]` and their numbers.
-            number: of nests in all.
-        """
-        values, told = [_NO_VALUES] * len(reasons), list(reasons)
-        at = [i for i, reason in enumerate(reasons) if not reason]
-        if at:
-            objectives, found = self._over(designs, sizes, nests, number).evaluate(designs, sizes)
-            for i, row, reason in zip(at, objectives.tolist(), found, strict=True):
-                told[i] = reason
-                if not reason:
-                    values[i] = (*row, np.nan)
-        return values, told
-
-    def _over(self, designs: Design, sizes: Sizes | None, nests: Nests, number: int) -> DesignBlocks:
-        given = None
-        if sizes is not None:
-            wide = (sizes[1] > 16).any(axis=(2, 3))
-            if wide.any():
-                given = np.asarray(designs.template)[wide], sizes[1][wide]
-        if given is None and self._blocks is not None and self._state[0] == number:
-            return self._blocks  # what larger arrays there are does not matter
-        arrays = () if given is None else tuple(np.unique(np.c_[given[0], given[1].reshape(len(given[0]), -1)], axis=0))
-        state = number, tuple(row.tobytes() for row in arrays)
-        if self._blocks is None or state != self._state:
-            self._blocks = DesignBlocks.over(
-                self._header,
-                self._sets.tables(*nests()),
-                self._sets.arrays,
-                given=given,
-                devices=self._devices,
-            )
-            self._state = state
-        return self._blocks
+    values, told = [_NO_VALUES] * len(reasons), list(reasons)
+    at = [i for i, reason in enumerate(reasons) if not reason]
+    if at:
+        objectives, found = evaluator.evaluate(designs, nests, number)
+        for i, row, reason in zip(at, objectives.tolist(), found, strict=True):
+            told[i] = reason
+            if not reason:
+                values[i] = (*row, np.nan)
+    return values, told
 
 
 class _Designs:
     """Designs of one problem."""
 
-    def __init__(self, header: DesignHeader, float32: bool, devices: Devices | None) -> None:
-        self.rules = header.rules()
-        self._costing = _Costing(header, self.rules.store.levels, float32, devices)
+    def __init__(self, setup: Setup, float32: bool, devices: Devices | None) -> None:
+        self.setup, self.rules = setup, DesignRules(setup)
+        self._evaluator = DesignEvaluator(setup, self.rules.store.levels, float32=float32, devices=devices)
 
-    def evaluate(self, entries: Sequence[Any]) -> Values:
+    def evaluate(self, entries: Sequence[tuple[object, NestList]]) -> Values:
         """Evaluates pairs of a design, as JSON has it or by its form, and the nests of its file."""
-        read = read_rows(entries, self.rules)
-        reasons = ["" if fault is None else str(fault) for fault in read.faults]
+        faults, designs, _ = read_rows(entries, self.rules)
+        reasons = ["" if fault is None else str(fault) for fault in faults]
         store = self.rules.store
-        return self._costing.values(
-            reasons, read.designs, (read.capacity, read.fanout), store.arrays, sum(map(len, store.sets.values()))
-        )
+        return _costs(self._evaluator, reasons, designs, store.arrays, sum(map(len, store.sets.values())))
+
+    def serves(self, setup: Setup) -> bool:
+        """Whether designs of a document are of this problem."""
+        return _key(self.setup) == _key(setup)
+
+
+def _key(setup: Setup) -> tuple[object, ...]:
+    """Equal for documents of one problem."""
+    technology = setup.technology
+    made_with = technology_hash(technology), technology.static_share is not None
+    return setup.application, setup.templates, setup.package, made_with
 
 
 class _TableJobs:
@@ -180,7 +153,7 @@ class _TableJobs:
         self._devices, self._block = devices, BLOCK * _number(devices)
         self._unit = CYCLE_S if table.time_unit == "cycles" else 1.0
 
-    def evaluate(self, entries: Sequence[Any]) -> Values:
+    def evaluate(self, entries: Sequence[tuple[object, object]]) -> Values:
         """Evaluates schedules as JSON has them."""
         values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
         for i, (value, name) in enumerate(entries):
@@ -209,7 +182,7 @@ class _Cases:
     def __init__(self, float32: bool, devices: Devices | None) -> None:
         self._float32, self._devices = float32, devices
 
-    def evaluate(self, entries: Sequence[Any]) -> Values:
+    def evaluate(self, entries: Sequence[tuple[object, object]]) -> Values:
         """Evaluates cases as JSON has them."""
         values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
         for i, (value, name) in enumerate(entries):
@@ -237,6 +210,18 @@ def _own(error: InputError) -> str:
     return f"{error.item}: {error.message}" if error.item else error.message
 
 
+class _Problem(Protocol):
+    """What evaluates the entries of one problem."""
+
+    def evaluate(self, entries: Sequence[Any]) -> Values:
+        """Evaluates entries, each as the problem takes it."""
+        ...
+
+
+Made = Callable[[object, int | str], tuple[_Problem, object]]
+"""From an entry and its identifier the problem that evaluates it, and what this takes."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Entry:
     """One entry of an input.
@@ -253,9 +238,9 @@ class _Entry:
 
     file: int
     entry: int
-    name: Any
-    problem: Any
-    value: Any
+    name: int | str
+    problem: _Problem | None
+    value: object
     reason: str = ""
     share: float = 1.0
 
@@ -273,8 +258,8 @@ class _Sources:
     ) -> None:
         self.files, self.float32, self.devices = files, float32, devices
         self.rows = _ROWS * _number(devices)
-        self.made_with: dict[str, Any] = {"technology": technology, "static_energy": static_energy}
-        self._problems: list[tuple[Any, _Designs]] = []
+        self.technology, self.static_energy = technology, static_energy
+        self._problems: list[_Designs] = []
         self._cases = _Cases(float32, devices)
 
     def entries(self, file: int, skip: int) -> Iterator[_Entry]:
@@ -294,7 +279,9 @@ class _Sources:
         rows, make = self._opened(document, name, path, None)
         yield from self._named(file, rows, make)
 
-    def _named(self, file: int, rows: Sequence[Any], make: Any, start: int = 0, places: Any = None) -> Iterator[_Entry]:
+    def _named(
+        self, file: int, rows: Sequence[object], make: Made, start: int = 0, places: dict[str, int] | None = None
+    ) -> Iterator[_Entry]:
         """Entries with their identifiers."""
         places = {} if places is None else places
         for i, row in enumerate(rows, start):
@@ -303,12 +290,15 @@ class _Sources:
             problem, value = (None, None) if reason else make(row, name)
             yield _Entry(file, i, name, problem, value, reason, (i - start + 1) / len(rows))
 
-    def _opened(self, document: Any, name: str, path: pathlib.Path, lines: Any) -> tuple[list[Any], Callable]:
+    def _opened(
+        self, document: dict[str, Any], name: str, path: pathlib.Path, lines: int | None
+    ) -> tuple[list[object], Made]:
         """The entries of a document, and what makes one the value of its problem."""
         if name in _DESIGNS:
-            header = read_header(document, path, **self.made_with)
-            problem = self._problem(header)
-            nests = NestList(header.mappings, problem.rules.store)
+            problem = self._problem(
+                read_header(document, path, technology=self.technology, static_energy=self.static_energy)
+            )
+            nests = NestList(document["mappings"], problem.rules.store)
             key = "schedules" if name == SCHEDULE_FORMAT else "designs"
             rows = header_rows(document, path) if lines is None or key in document else []
             return rows, lambda row, _: (problem, (row, nests))
@@ -317,24 +307,23 @@ class _Sources:
         if not isinstance(rows, list):
             told = "the key is missing" if rows is ... else "is no list"
             raise InputError(told, file=path, item=key, remedy="list the schedules there")
-        owner: Any = self._cases
+        owner: _Problem = self._cases
         if name == JOB_TABLE_FORMAT:
             owner = _TableJobs(read_job_table(document, path), path, self.float32, self.devices)
         return rows, lambda row, called: (owner, (row, called))
 
-    def _problem(self, header: DesignHeader) -> _Designs:
-        for key, problem in self._problems:
-            if key == header.key:
-                return problem
-        problem = _Designs(header, self.float32, self.devices)
-        self._problems.append((header.key, problem))
-        return problem
+    def _problem(self, setup: Setup) -> _Designs:
+        known = next((problem for problem in self._problems if problem.serves(setup)), None)
+        if known is None:
+            known = _Designs(setup, self.float32, self.devices)
+            self._problems.append(known)
+        return known
 
     def _lines(self, file: int, path: pathlib.Path) -> Iterator[_Entry]:
         size, seen, at = max(1, _version(path)[0]), 0, 0
-        make: Callable | None = None
+        make: Made | None = None
         places: dict[str, int] = {}
-        nests: list[Any] | None = None
+        nests: list[object] | None = None
         broken = 0  # the line of a document that could not be read, after one that could
         for number, line in read_lines(path, "JSON lines file"):
             seen += len(line)
@@ -518,7 +507,7 @@ def evaluate_files(
     }
     chosen = chosen_devices(devices)
     if chosen is not None and chosen.several_processes:
-        raise InputError("are those of several processes", item="argument `devices`", remedy="evaluate in one process")
+        raise InputError("are those of several processes", argument="devices", remedy="evaluate in one process")
     sources = _Sources(files, technology, static_energy, float32, chosen)
     with ResultStream(None if out is None else os.fspath(out), COLUMNS, inputs, resume=resume) as stream:
         before, entries = stream.rows, 0
@@ -550,7 +539,7 @@ Block = tuple[list[tuple[Any, ...]], tuple[int, int], float]
 def _blocks(sources: _Sources, start: tuple[int, int]) -> Iterator[Block]:
     """Evaluated blocks in the order of the input, from a file and entry on."""
     pending: list[_Entry] = []
-    owner: Any = None
+    owner: _Problem | None = None
 
     def flush() -> Iterator[Block]:
         if pending:
@@ -576,8 +565,9 @@ def _blocks(sources: _Sources, start: tuple[int, int]) -> Iterator[Block]:
 
 def _evaluated(entries: Sequence[_Entry], sources: _Sources) -> Block:
     """Entries of one problem, and broken ones between them."""
-    whole = [one for one in entries if one.problem is not None]
-    values, told = whole[0].problem.evaluate([one.value for one in whole]) if whole else ((), ())
+    problem = next((one.problem for one in entries if one.problem is not None), None)
+    own = [one.value for one in entries if one.problem is not None]
+    values, told = ((), ()) if problem is None else problem.evaluate(own)
     found = iter(zip(values, told, strict=True))
     rows = []
     for one in entries:
@@ -593,19 +583,18 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
     """The designs of a `design-arrays/1` file."""
     path = sources.files[file]
     try:
-        own = read_design_arrays(path, **sources.made_with)
+        own = read_design_arrays(path, technology=sources.technology, static_energy=sources.static_energy)
     except InputError as error:
         row = (str(path), "", "", *_NO_VALUES, 0, str(error))
         yield [row], (file + 1, 0), (file + 1) / len(sources.files)
         return
-    costing = _Costing(own.header, own.levels, sources.float32, sources.devices)
+    evaluator = DesignEvaluator(own.setup, own.levels, float32=sources.float32, devices=sources.devices)
     for first in range(skip, len(own), sources.rows):
         rows = slice(first, min(first + sources.rows, len(own)))
-        designs, sizes = own.block(rows)
-        reasons = own.faults(designs)
+        designs = own.block(rows)
+        reasons = own.faults(designs.design)
         good = np.asarray([not reason for reason in reasons], bool)
-        stated = None if sizes is None else (sizes[0][good], sizes[1][good])
-        values, reasons = costing.values(reasons, take(designs, good), stated, lambda: (own.mappings, own.count), 0)
+        values, reasons = _costs(evaluator, reasons, take(designs, good), lambda: (own.mappings, own.count), 0)
         out = [
             (str(path), i, name, *value, int(not reason), reason)
             for i, name, value, reason in zip(range(first, rows.stop), own.names(rows), values, reasons, strict=True)

@@ -10,7 +10,6 @@ import warnings
 import zipfile
 from collections import abc
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -33,7 +32,7 @@ def _digest(arrays: abc.Mapping[str, np.ndarray]) -> np.ndarray:
     return np.frombuffer(digest.digest(), np.uint8)
 
 
-def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: abc.Mapping[str, Any]) -> None:
+def write_checkpoint(path: str | pathlib.Path, tree: object, meta: abc.Mapping[str, object]) -> None:
     """Writes arrays and a small JSON-able record; a reader never sees half a file.
 
     Args:
@@ -42,9 +41,7 @@ def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: abc.Mapping[str,
         meta: what else is needed to go on, e.g. the history and a fingerprint of the problem.
     """
     named, _ = leaves_by_path(tree)
-    arrays: dict[str, Any] = {
-        name: np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf) for name, leaf in named.items()
-    }
+    arrays = {name: np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf) for name, leaf in named.items()}
     buffer = io.BytesIO()
     record = json.dumps({"format": CHECKPOINT_FORMAT, **meta})
     arrays["meta"] = np.frombuffer(record.encode(), np.uint8)
@@ -114,7 +111,7 @@ class CheckpointFile:
         self._read = True
         return found
 
-    def write(self, tree: Any, meta: abc.Mapping[str, Any]) -> None:
+    def write(self, tree: object, meta: abc.Mapping[str, object]) -> None:
         """Writes the file, as `write_checkpoint`; where that cannot be, the last version stays."""
         try:
             write_checkpoint(self.path, tree, meta)

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
 
 import numpy as np
 import yaml
@@ -25,7 +24,7 @@ from mohamjax.unico.results import evaluated_front, hardware_rows, history_rows,
 from mohamjax.unico.search import CodesignResult
 
 
-def codesign_front(result: CodesignResult, evaluated: Evaluated, kept: np.ndarray) -> list[dict[str, Any]]:
+def codesign_front(result: CodesignResult, evaluated: Evaluated, kept: np.ndarray) -> list[dict[str, object]]:
     """One row per design, as in `front.csv`."""
     history, rows = result.history, result.front[kept]
     power = power_of(result, evaluated)
@@ -46,7 +45,7 @@ def codesign_front(result: CodesignResult, evaluated: Evaluated, kept: np.ndarra
     return out
 
 
-def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[str, Any]]:
+def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[str, object]]:
     """Writes all files of a results folder but figures and checkpoint, together.
 
     Args:

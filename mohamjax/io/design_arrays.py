@@ -26,23 +26,24 @@ import functools
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, package_to_dict, technology_record, template_to_dict
-from mohamjax.io.designs_reader import DesignHeader, layer_row, read_header
+from mohamjax.io.design_rows import DesignRules
+from mohamjax.io.designs_reader import layer_row, read_header
 from mohamjax.io.files import open_arrays, parse_json
 from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT
 from mohamjax.io.mapped_arrays import MAX_MAPPED, mapped_arrays, write_arrays
 from mohamjax.mapping import Mapping, MappingTables, mappings_to_dicts
 from mohamjax.mapping.nest import padded
 from mohamjax.runtime.struct import take
-from mohamjax.schedule import Design, DesignFile, Evaluated
-from mohamjax.schedule.batch import gene_fault, sound_genes
+from mohamjax.schedule import Design, DesignFile, Evaluated, SizedDesign
+from mohamjax.schedule.design import sized
 from mohamjax.schedule.setup import Setup
+from mohamjax.schedule.validity import gene_faults
 from mohamjax.version import __version__
 from mohamjax.workload import DIMS, ApplicationModel
 
@@ -50,7 +51,7 @@ _GENES = ("order", "assignment", "mapping", "template")
 _LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")
 
 
-def problem_document(setup: Setup, scenario: str = "") -> dict[str, Any]:
+def problem_document(setup: Setup, scenario: str = "") -> dict[str, object]:
     """What a `designs/1` document says of all its designs, without loop nests: also the head of JSON lines."""
     application, technology = setup.application, setup.technology
     return {
@@ -74,7 +75,7 @@ def nest_rows(
     mappings: Mapping,
     templates: Sequence[Template],
     places: Iterable[tuple[int, int, int]],
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Rows of `mappings` of a `designs/1` document.
 
     Args:
@@ -96,7 +97,7 @@ def _bounds(application: ApplicationModel) -> np.ndarray:
     return np.array([unique.shape.bounds for unique in application.unique_layers], int)
 
 
-def _small(values: Any) -> np.ndarray:
+def _small(values: object) -> np.ndarray:
     """Integers in the narrowest type that holds them."""
     values = np.asarray(values)
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
@@ -110,9 +111,8 @@ def write_design_arrays(
     path: str | pathlib.Path,
     setup: Setup,
     tables: MappingTables,
-    designs: Design,
+    designs: Design | SizedDesign,
     *,
-    sizes: tuple[Any, Any] | None = None,
     names: Sequence[str] | None = None,
     scenario: str = "",
 ) -> None:
@@ -123,8 +123,7 @@ def write_design_arrays(
         setup: networks and hardware; of the technology the file keeps the hash, and all figures unless they are
             packaged.
         tables: the loop nests, `[U, T, M]`; their costs are not written.
-        designs: leading axis `[N]`; padded layers are left out.
-        sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of chiplets, -1 where they are just large enough.
+        designs: leading axis `[N]`; padded layers are left out. Sizes of chiplets are written where they are given.
         names: N identifiers, each another; default numbers.
         scenario: name for people.
 
@@ -133,15 +132,16 @@ def write_design_arrays(
     """
     layers = len(setup.application.layers)
     problem = json.dumps(problem_document(setup, scenario), ensure_ascii=False)
-    order = np.asarray(designs.order)
+    genes = designs.design if isinstance(designs, SizedDesign) else designs
+    order = np.asarray(genes.order)
     most = max(1, int(np.max(tables.count)))
     arrays: dict[str, np.ndarray] = {
         "format": np.asarray(DESIGN_ARRAYS_FORMAT),
         "problem": np.frombuffer(problem.encode(), np.uint8),
         "order": _small(order[:, :layers]),  # padded layers come last
-        "assignment": _small(np.asarray(designs.assignment)[:, :layers]),
-        "mapping": _small(np.asarray(designs.mapping)[:, :layers]),
-        "template": _small(designs.template),
+        "assignment": _small(np.asarray(genes.assignment)[:, :layers]),
+        "mapping": _small(np.asarray(genes.mapping)[:, :layers]),
+        "template": _small(genes.template),
         "count": np.asarray(tables.count, np.int32),
     }
     exists = np.arange(most) < np.asarray(tables.count)[..., None]
@@ -150,8 +150,8 @@ def write_design_arrays(
     for name in _LEAVES:
         arrays[f"nest_{name}"] = getattr(nests, name)
     arrays["nest_padded"] = np.where(exists[..., None], larger, 1).astype(np.int32)
-    if sizes is not None:
-        arrays |= {"capacity": np.asarray(sizes[0]), "fanout": np.asarray(sizes[1])}
+    if isinstance(designs, SizedDesign):
+        arrays |= {"capacity": np.asarray(designs.capacity), "fanout": np.asarray(designs.fanout)}
     if names is not None:
         arrays["names"] = np.asarray(names, str)
         _check_names(arrays["names"], lambda told, item: InputError(told, file=path, item=item))
@@ -168,14 +168,14 @@ class DesignArrays:
     """A `design-arrays/1` file whose designs are still on the disk.
 
     Attributes:
-        header: the problem.
+        setup: the networks and hardware of the problem.
         mappings: loop nests `[U, T, M]`, NumPy leaves, levels padded as the templates need.
         count: `[U, T]` int32.
         refused: sets' entries that break a constraint of their template, `[U, T, M]` bool.
         arrays: the designs' arrays, mapped.
     """
 
-    header: DesignHeader
+    setup: Setup
     mappings: Mapping
     count: np.ndarray
     refused: np.ndarray
@@ -185,12 +185,14 @@ class DesignArrays:
         """Number of designs."""
         return len(self.arrays["order"])
 
-    def block(self, rows: slice) -> tuple[Design, tuple[np.ndarray, np.ndarray] | None]:
-        """Some designs and, where the file states any, the sizes of their chiplets; copies."""
-        genes: Any = {name: np.asarray(self.arrays[name][rows], np.int32) for name in _GENES}
+    def block(self, rows: slice) -> SizedDesign:
+        """Some designs, copied out of the file, NumPy leaves."""
+        genes = {name: np.asarray(self.arrays[name][rows], np.int32) for name in _GENES}
+        design = Design(**genes)  # pyright: ignore[reportArgumentType]
         if "capacity" not in self.arrays:
-            return Design(**genes), None
-        return Design(**genes), tuple(np.asarray(self.arrays[n][rows], float) for n in ("capacity", "fanout"))  # pyright: ignore[reportReturnType]
+            return sized(design, self.levels)
+        capacity, fanout = (np.asarray(self.arrays[name][rows], float) for name in ("capacity", "fanout"))
+        return SizedDesign(design=design, capacity=capacity, fanout=fanout)  # pyright: ignore[reportArgumentType]
 
     def names(self, rows: slice) -> list[int | str]:
         """Identifiers of some designs."""
@@ -204,39 +206,33 @@ class DesignArrays:
 
     def faults(self, designs: Design) -> list[str]:
         """Why each of some designs is none, before its evaluation; empty where it is one."""
-        application, count = self.header.application, self.count
-        good = sound_genes(designs, application, count)
-        told = ["" if fine else gene_fault(take(designs, k), application, count) for k, fine in enumerate(good)]
+        application = self.setup.application
+        told = gene_faults(designs, application, self.count)
         if self.refused.any():
             unique = np.asarray(application.unique_of_layer)
-            for k in np.flatnonzero(good):
+            for k in (k for k, fault in enumerate(told) if not fault):
                 kind = designs.template[k][designs.assignment[k]]
                 bad = np.flatnonzero(self.refused[unique, kind, designs.mapping[k]])
                 if bad.size:
                     layer = application.layers[bad[0]]
-                    kept = self.header.templates[kind[bad[0]]].name
+                    kept = self.setup.templates[kind[bad[0]]].name
                     told[k] = f"layer {bad[0]} ({layer.name}): its mapping breaks what template {kept} prescribes"
         return told
 
     def design_file(self, path: str | pathlib.Path) -> DesignFile:
         """All of it in memory, as of a `designs/1` file."""
-        designs, sizes = self.block(slice(None))
-        tiles = self.header.package.max_tiles
-        reasons = self.faults(designs)
+        designs = self.block(slice(None))
+        tiles = self.setup.package.max_tiles
+        reasons = self.faults(designs.design)
         good = np.asarray([not reason for reason in reasons], bool)
         number = int(good.sum())
-        if sizes is None:
-            shape = len(good), tiles, self.levels
-            sizes = np.full(shape, -1.0), np.full((*shape, 2), -1.0)
         return DesignFile(
-            **self.header.parts,
+            **self.setup.parts,
             mappings=self.mappings,
             count=self.count,
             names=tuple(self.names(slice(None))),
             reasons=tuple(reasons),
-            designs=take(designs, good) if number else None,
-            capacity=sizes[0][good],
-            fanout=sizes[1][good],
+            designs=take(designs, good),
             tile=np.broadcast_to(np.arange(tiles, dtype=np.int32), (number, tiles)),
             source=str(path),
         )
@@ -297,8 +293,8 @@ def read_design_arrays(
     document = parse_json(text, path, "problem")
     if not isinstance(document, dict) or document.get("format") != DESIGNS_FORMAT:
         raise fail(f"is no document of format {DESIGNS_FORMAT}", item="problem")
-    header = read_header(document, pathlib.Path(path), technology=technology, static_energy=static_energy)
-    application, templates, tiles = header.application, header.templates, header.package.max_tiles
+    setup = read_header(document, pathlib.Path(path), technology=technology, static_energy=static_energy)
+    application, templates, tiles = setup.application, setup.templates, setup.package.max_tiles
     number, layers = len(arrays["order"]) if arrays["order"].ndim else 0, len(application.layers)
     levels = max(len(t.levels) for t in templates)
     sets = len(application.unique_layers), len(templates)
@@ -334,13 +330,13 @@ def read_design_arrays(
         raise fail(f"names more loop nests than there are, {nests[2]}, or fewer than none", item="count")
     if not nests[2] or not count.any():
         raise fail("there are no loop nests", item="count")
-    own: Any = {name: np.array(arrays[f"nest_{name}"], bool if name == "keep" else np.int32) for name in _LEAVES}
+    own: object = {name: np.array(arrays[f"nest_{name}"], bool if name == "keep" else np.int32) for name in _LEAVES}
     mappings = Mapping(**own)
-    rules = header.rules()
+    rules = DesignRules(setup)
     refused = np.zeros(nests, bool)
     inside = np.nonzero(np.arange(nests[2]) < count[..., None])
     which = np.repeat(np.arange(np.count_nonzero(count)), count[count > 0])
     pairs = [(u, t) for u, t in np.argwhere(count).tolist()]
     larger = np.array(arrays["nest_padded"], int) if "nest_padded" in arrays else np.ones((*nests, len(DIMS)), int)
     refused[inside] = ~rules.store.fitting(take(mappings, inside), pairs, which, larger[inside])
-    return DesignArrays(header, mappings, count, refused, {n: arrays[n] for n in shapes if n in arrays})
+    return DesignArrays(setup, mappings, count, refused, {n: arrays[n] for n in shapes if n in arrays})

@@ -17,51 +17,35 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
-from mohamjax.hardware import PackageParameters, Template
+from mohamjax.hardware import Template, check_ports, template_structure
 from mohamjax.io.forms import CalledForm, ChipletForm, DesignForm, StepForm
 from mohamjax.io.nests import NestList, NestStore
-from mohamjax.schedule import Design
-from mohamjax.workload import ApplicationModel
-
-
-@dataclasses.dataclass(frozen=True)
-class DesignRows:
-    """Designs of files as arrays: those that are sound, in the order of the files.
-
-    Attributes:
-        faults: of every design why it is broken; None where it is sound.
-        designs: the chromosomes, layers not padded, leading axis `[N]`; N may be 0.
-        capacity: `[N, S, V]` words per buffer that the chiplets state, -1 where they state none.
-        fanout: `[N, S, V, 2]` likewise.
-        tile: `[N, S]` int32, tile of each chiplet.
-    """
-
-    faults: list[InputError | None]
-    designs: Design
-    capacity: np.ndarray
-    fanout: np.ndarray
-    tile: np.ndarray
+from mohamjax.runtime.struct import take
+from mohamjax.schedule import Design, SizedDesign
+from mohamjax.schedule.setup import Setup
+from mohamjax.schedule.validity import dependences, in_turn, sound_genes
 
 
 class DesignRules:
-    """What the designs of one problem are read against.
+    """What the designs of one problem are read against, and the loop nests that they have named so far.
 
     Args:
-        store: the problem's loop nests, with its networks and templates.
-        package: package parameters.
+        setup: the networks and hardware of the problem.
     """
 
-    def __init__(self, store: NestStore, package: PackageParameters) -> None:
-        application: ApplicationModel = store.application
-        self.store, self.package, self.tiles = store, package, package.max_tiles
+    def __init__(self, setup: Setup) -> None:
+        application, templates = setup.application, setup.templates
+        levels = max(len(template.levels) for template in templates)
+        check_ports(templates, setup.technology)
+        self.setup, self.tiles = setup, setup.package.max_tiles
+        self.store = NestStore(application, templates, levels, template_structure(templates, levels).machine)
         self.layers = {
             f"{application.networks[n].name}/{layer.name}": i
             for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
         }
-        edges = [(p, i) for i, layer in enumerate(application.layers) for p in layer.predecessors]
-        self.before, self.after = np.asarray(edges, int).reshape(-1, 2).T
+        self.edges = dependences(application)
         self.unique = np.asarray(application.unique_of_layer)
-        self.kinds = {template.name: t for t, template in enumerate(store.templates)}
+        self.kinds = {template.name: t for t, template in enumerate(templates)}
         self._sizes: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = {}
 
     def sizes(self, chip: ChipletForm, template: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,12 +61,18 @@ class DesignRules:
 _MOST_SIZES = 1 << 16  # kept at once
 
 
-def read_rows(rows: Sequence[tuple[Any, NestList]], rules: DesignRules) -> DesignRows:
+def read_rows(
+    rows: Sequence[tuple[object, NestList]], rules: DesignRules
+) -> tuple[list[InputError | None], SizedDesign, np.ndarray]:
     """Reads and checks designs of one problem.
 
     Args:
         rows: designs as JSON has them or by their form, each with the nests of its file.
         rules: of the problem.
+
+    Returns:
+        Of every design why it is broken, None where it is sound; the sound ones in the order of the rows, layers not
+        padded, leading axis `[N]`, where N may be 0; and the tile of each of their chiplets, `[N, S]` int32.
     """
     faults: list[InputError | None] = [None] * len(rows)
     read: list[tuple[int, DesignForm, NestList]] = []
@@ -99,16 +89,11 @@ def read_rows(rows: Sequence[tuple[Any, NestList]], rules: DesignRules) -> Desig
         if i not in good:
             faults[i] = _fault(form, nests, rules)
     own = np.flatnonzero(sound)
-    return DesignRows(
-        faults=faults,
-        designs=Design(**{name: gene[own] for name, gene in genes.items()}),  # pyright: ignore[reportArgumentType]
-        capacity=stated.capacity[own],
-        fanout=stated.fanout[own],
-        tile=stated.tile[own],
-    )
+    designs = SizedDesign(design=genes, capacity=stated.capacity, fanout=stated.fanout)  # pyright: ignore[reportArgumentType]
+    return faults, take(designs, own), stated.tile[own]
 
 
-def _form(row: Any) -> DesignForm:
+def _form(row: object) -> DesignForm:
     """A design by its form; raises InputError where it has another."""
     if isinstance(row, DesignForm):
         return row
@@ -131,7 +116,9 @@ class _Chiplets:
         sound: `[n]` bool, whether nothing is odd about those of a design.
         number: `[n]` int, how many there are.
         template: `[n, S]` int32.
-        capacity: as of `DesignRows`, like the others.
+        capacity: `[n, S, V]` words per buffer that the chiplets state, -1 where they state none.
+        fanout: `[n, S, V, 2]` children along X and Y that they state, -1 where they state none.
+        tile: `[n, S]` int32, tile of each chiplet.
     """
 
     def __init__(self, designs: Sequence[Sequence[ChipletForm]], rules: DesignRules) -> None:
@@ -165,7 +152,7 @@ _LAYER, _CHIPLET, _MAPPING = map(operator.attrgetter, ("layer", "chiplet", "mapp
 
 def _genes(
     schedules: Sequence[tuple[Sequence[StepForm], NestList]], chiplets: _Chiplets, rules: DesignRules
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
+) -> tuple[Design, np.ndarray]:
     """The chromosomes of n designs with a step for each of L layers.
 
     Args:
@@ -174,11 +161,11 @@ def _genes(
         rules: of the problem.
 
     Returns:
-        The fields of a `Design`, leading axis `[n]`, and `[n]` bool, whether nothing is odd about a design: the genes
-        of others mean nothing.
+        The designs, leading axis `[n]`, and `[n]` bool, whether nothing is odd about a design: the genes of others mean
+        nothing.
     """
     steps = list(itertools.chain.from_iterable(schedule for schedule, _ in schedules))
-    named: list[Any] = list(map(_LAYER, steps))
+    named: list[object] = list(map(_LAYER, steps))
     if str in set(map(type, named)):
         named = [rules.layers.get(one, -1) if isinstance(one, str) else one for one in named]
     shape = len(schedules), len(rules.unique)
@@ -186,12 +173,13 @@ def _genes(
         np.fromiter(values, int, len(steps)).reshape(shape)
         for values in (named, map(_CHIPLET, steps), map(_MAPPING, steps))
     )
-    sound = chiplets.sound & ((order >= 0) & (order < shape[1])).all(axis=1)
-    sound &= (where < chiplets.number[:, None]).all(axis=1)
-    lane, order = np.arange(shape[0])[:, None], np.clip(order, 0, shape[1] - 1)
-    place = np.full(shape, -1)
-    place[lane, order] = np.arange(shape[1])
-    sound &= (place >= 0).all(axis=1) & (place[:, rules.before] < place[:, rules.after]).all(axis=1)
+    lane, layer = np.arange(shape[0])[:, None], np.clip(order, 0, shape[1] - 1)
+    assignment, mapping = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+    assignment[lane, layer] = where
+    genes = Design(order=order.astype(np.int32), assignment=assignment, mapping=mapping, template=chiplets.template)  # pyright: ignore[reportArgumentType]
+    # How many loop nests there are of each set is known once these designs have named theirs.
+    found = sound_genes(genes, rules.unique, np.zeros((len(rules.unique), len(rules.kinds)), int))
+    sound = chiplets.sound & found.listed & found.placed.all(axis=1) & in_turn(order, rules.edges)
 
     nest = np.full(shape, -1)
     for nests in dict.fromkeys(nests for _, nests in schedules):
@@ -204,11 +192,8 @@ def _genes(
     kind = np.take_along_axis(chiplets.template[own], where[own], axis=1)
     sound[own] &= (np.asarray(rules.store.owner, int)[nest[own]] == kind).all(axis=1)
     sound &= (entry >= 0).all(axis=1)
-
-    assignment, mapping = np.zeros((2, *shape), np.int32)
-    assignment[lane, order], mapping[lane, order] = where, entry
-    genes = {"order": order.astype(np.int32), "assignment": assignment, "mapping": mapping}
-    return {**genes, "template": chiplets.template}, sound
+    mapping[lane, layer] = entry
+    return dataclasses.replace(genes, mapping=mapping), sound
 
 
 def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray, np.ndarray]:

@@ -32,10 +32,11 @@ import itertools
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsFloat, TypedDict
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
@@ -48,32 +49,54 @@ from mohamjax.schedule import (
     CYCLE_S,
     OBJECTIVES,
     Bounds,
+    Chiplets,
     Design,
     DesignFile,
     Evaluated,
+    Timeline,
     explain_design,
     explanation_text,
     reevaluate,
 )
-from mohamjax.schedule.evaluated import misfit, misfits
 from mohamjax.schedule.measures import measure_named
 from mohamjax.schedule.utilisation import layer_use
+from mohamjax.schedule.validity import invalid, misfits
 from mohamjax.schedule.view import design_view
 
 
-def _short(value: Any) -> float:
+class DesignRow(TypedDict):
+    """What the evaluation of a file says of one design.
+
+    Attributes:
+        design_id: its identifier.
+        latency_s: seconds; an empty text where it is invalid, like energy and area.
+        energy_J: joules.
+        area_mm2: square millimetres.
+        valid: 1 or 0.
+        reason: why it is invalid; empty where it is valid.
+    """
+
+    design_id: int | str
+    latency_s: float | str
+    energy_J: float | str
+    area_mm2: float | str
+    valid: int
+    reason: str
+
+
+def _short(value: SupportsFloat) -> float:
     """Ten significant digits, short in a file: for amounts, not for times, whose differences may be millionths."""
     return float(f"{float(value):.10g}")
 
 
-def _shorts(values: Any) -> list[float]:
+def _shorts(values: npt.ArrayLike) -> list[float]:
     """As `_short`, of each of `[n]`."""
     return list(map(_short, np.asarray(values).tolist()))
 
 
 def designs_document(
     evaluated: Evaluated, scenario: str, bounds: Bounds | None = None, names: Sequence[int] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The content of `designs.json`.
 
     Args:
@@ -164,7 +187,7 @@ def designs_text(
         return dump_json(designs_document(evaluated, scenario, bounds, names))
 
 
-def _one(evaluated: Evaluated, i: int) -> tuple[Design, Any, Any]:
+def _one(evaluated: Evaluated, i: int) -> tuple[Design, Chiplets, Timeline]:
     pick = functools.partial(jax.tree.map, lambda leaf: leaf[i])
     return pick(evaluated.designs), pick(evaluated.reports.chiplets), pick(evaluated.reports.timeline)
 
@@ -197,7 +220,7 @@ def evaluate_designs(
     static_energy: bool = False,
     float32: bool = False,
     wanted: Sequence[str] = (),
-) -> tuple[list[dict[str, Any]], Evaluated | None]:
+) -> tuple[list[DesignRow], Evaluated | None]:
     """Evaluates the designs of a `designs/1` or `schedule/1` file, in double precision.
 
     Stored objectives and times are ignored. A broken design is a row with its reason, not an error.
@@ -217,35 +240,32 @@ def evaluate_designs(
         InputError: the file as a whole cannot be read, or there is no design `wanted` or it is broken.
     """
     file = read_designs(path, technology=technology, static_energy=static_energy)
-    table: list[dict[str, Any]] = [
+    table: list[DesignRow] = [
         {"design_id": name, "latency_s": "", "energy_J": "", "area_mm2": "", "valid": 0, "reason": reason}
         for name, reason in zip(file.names, file.reasons, strict=True)
     ]
     for name in wanted:
         _check_wanted(table, name)
-    if file.designs is None or file.mappings is None:
+    if file.mappings is None or not len(file.designs):
         return table, None
-    evaluated = reevaluate(
-        file,
-        file.mappings,
-        file.count,
-        file.designs,
-        sizes=(file.capacity, file.fanout),
-        float32=float32,
-    )
-    valid, bad = [], misfits(evaluated, file.capacity, file.fanout)
-    for k, row in enumerate(row for row in table if not row["reason"]):
-        row["reason"] = misfit(evaluated, k, file.capacity[k], file.fanout[k]) if bad[k] else ""
-        if not row["reason"]:
-            valid.append(k)
-            latency, energy, area = (float(x) for x in evaluated.reports.objectives[k])
-            row |= {"valid": 1, "latency_s": latency, "energy_J": energy, "area_mm2": area}
-    if len(valid) < len(evaluated):
-        return table, evaluated.take(np.asarray(valid, int)) if valid else None
-    return table, evaluated
+    evaluated = reevaluate(file, file.mappings, file.count, file.designs, float32=float32)
+    tables, objectives = evaluated.tables, evaluated.reports.objectives
+    bad = misfits(file.designs, tables, file.application)
+    found = invalid(file.designs, tables, file, np.asarray(objectives), bad)
+    for row, reason, values in zip(
+        (row for row in table if not row["reason"]), found, objectives.tolist(), strict=True
+    ):
+        row["reason"] = reason
+        if not reason:
+            row["valid"] = 1
+            row["latency_s"], row["energy_J"], row["area_mm2"] = values
+    if not any(found):
+        return table, evaluated
+    valid = np.flatnonzero([not reason for reason in found])
+    return table, evaluated.take(valid) if valid.size else None
 
 
-def _check_wanted(rows: Sequence[abc.Mapping[str, Any]], wanted: str) -> None:
+def _check_wanted(rows: Sequence[DesignRow], wanted: str) -> None:
     """Complains where no row has the `design_id`, or all that have it are broken."""
     reasons = [row["reason"] for row in rows if str(row["design_id"]) == wanted]
     if not reasons or all(reasons):
@@ -258,8 +278,8 @@ def _check_wanted(rows: Sequence[abc.Mapping[str, Any]], wanted: str) -> None:
 
 
 def choose_designs(
-    rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None, wanted: Sequence[str]
-) -> tuple[list[abc.Mapping[str, Any]], Evaluated]:
+    rows: Sequence[DesignRow], evaluated: Evaluated | None, wanted: Sequence[str]
+) -> tuple[list[DesignRow], Evaluated]:
     """Some of the designs of `evaluate_designs`, in the order of the file.
 
     Args:
@@ -282,8 +302,8 @@ def choose_designs(
 
 
 def schedules_document(
-    rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None, *, timelines: bool = False
-) -> dict[str, Any]:
+    rows: Sequence[DesignRow], evaluated: Evaluated | None, *, timelines: bool = False
+) -> dict[str, object]:
     """The rows of `evaluate_designs` as JSON (docs/formats.md).
 
     Args:
@@ -299,8 +319,9 @@ def schedules_document(
     schedules, valid = [], itertools.count()
     for row in rows:
         good = bool(row["valid"])
-        out: dict[str, Any] = {"name": row["design_id"]}
-        out |= {name: row[name] if good else None for name in OBJECTIVES}
+        out: dict[str, object] = {"name": row["design_id"]}
+        values = row["latency_s"], row["energy_J"], row["area_mm2"]
+        out |= {name: value if good else None for name, value in zip(OBJECTIVES, values, strict=True)}
         out |= {"valid": good, "reason": row["reason"]}
         index = next(valid) if good else None
         if timelines and evaluated is not None and index is not None:
@@ -309,7 +330,7 @@ def schedules_document(
     return {"format": SCHEDULE_FORMAT, "schedules": schedules}
 
 
-def _timeline(evaluated: Evaluated, index: int) -> list[dict[str, Any]]:
+def _timeline(evaluated: Evaluated, index: int) -> list[dict[str, object]]:
     """When and on which chiplet each layer of a design runs, in the order of the application."""
     design, _, timeline = _one(evaluated, index)
     number = {int(tile): k for k, tile in enumerate(np.flatnonzero(design.template >= 0))}
@@ -326,7 +347,7 @@ def _timeline(evaluated: Evaluated, index: int) -> list[dict[str, Any]]:
     ]
 
 
-def evaluation_csv(rows: Sequence[abc.Mapping[str, Any]]) -> str:
+def evaluation_csv(rows: Sequence[DesignRow]) -> str:
     """The rows of `evaluate_designs` as CSV."""
     return csv_text(rows, ("design_id", *OBJECTIVES, "valid", "reason"))
 
@@ -340,8 +361,8 @@ EXPLANATIONS_FORMAT = "design-explanations/1"
 
 
 def explain_designs(
-    rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None, wanted: str | None = None
-) -> dict[str, Any]:
+    rows: Sequence[DesignRow], evaluated: Evaluated | None, wanted: str | None = None
+) -> dict[str, object]:
     """Where the time, the energy and the area of designs go.
 
     Args:
@@ -361,7 +382,7 @@ def explain_designs(
     chosen = [k for k, row in enumerate(valid) if wanted is None or str(row["design_id"]) == wanted]
     if evaluated is None:
         reason = f"no design of the file is valid: {rows[0]['reason']}" if rows else "the file holds no designs"
-        raise InputError(reason, item="argument `wanted`", remedy="give a file with a valid design")
+        raise InputError(reason, argument="wanted", remedy="give a file with a valid design")
     found = []
     for k in chosen:
         design, own = jax.tree.map(lambda leaf, k=k: leaf[k], (evaluated.designs, evaluated.reports))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import pathlib
 from collections import abc
 from collections.abc import Iterator, Sequence
@@ -21,20 +20,17 @@ from mohamjax.hardware import (
     Technology,
     Template,
     TemplateForm,
-    check_ports,
     load_templates,
     package_of,
     recorded_technology,
-    technology_hash,
     template_of,
-    template_structure,
     with_memory,
 )
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.files import check_format, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.forms import DESIGN_PARTS, DesignForm, DesignsForm, NetworkForm, SchedulesForm
-from mohamjax.io.nests import NestList, NestStore
+from mohamjax.io.nests import NestList
 from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
 from mohamjax.schedule.setup import Setup
@@ -53,7 +49,7 @@ def _named_in(file: object, item: str) -> Iterator[None]:
         raise InputError(told, file=file, item=item, remedy=error.remedy) from None
 
 
-def identifier(row: Any, number: int, known: abc.Mapping[str, int]) -> tuple[int | str, str]:
+def identifier(row: object, number: int, known: abc.Mapping[str, int]) -> tuple[int | str, str]:
     """What a design is called, and why it cannot be called what its file says; its place where it says nothing.
 
     Args:
@@ -75,7 +71,7 @@ def identifier(row: Any, number: int, known: abc.Mapping[str, int]) -> tuple[int
     return name, ""
 
 
-def layer_row(layer: Layer, network: int) -> dict[str, Any]:
+def layer_row(layer: Layer, network: int) -> dict[str, object]:
     """A layer as `_application` reads it."""
     return {
         "network": network,
@@ -151,26 +147,6 @@ def _templates(rows: Sequence[TemplateForm | str], file: pathlib.Path) -> tuple[
     return tuple(out)
 
 
-@dataclasses.dataclass(frozen=True)
-class DesignHeader(Setup):
-    """What a `designs/1` or `schedule/1` document says of all its designs.
-
-    Attributes:
-        key: equal for documents of one problem.
-        mappings: the loop nests as they are written.
-    """
-
-    key: Any
-    mappings: list[Any]
-
-    def rules(self) -> DesignRules:
-        """What designs are read against, with no nest yet."""
-        levels = max(len(t.levels) for t in self.templates)
-        check_ports(self.templates, self.technology)
-        largest = template_structure(self.templates, levels).machine
-        return DesignRules(NestStore(self.application, self.templates, levels, largest), self.package)
-
-
 def _technology(form: RecordForm, path: object, given: Technology | None, static_energy: bool) -> Technology:
     """The energy and area tables that designs were made with, as far as they say it."""
     found = recorded_technology(form, given, static_energy, path)
@@ -186,15 +162,15 @@ def _technology(form: RecordForm, path: object, given: Technology | None, static
 
 
 def read_header(
-    document: abc.Mapping[str, Any],
+    document: abc.Mapping[str, object],
     path: pathlib.Path,
     *,
     technology: Technology | None = None,
     static_energy: bool = False,
-) -> DesignHeader:
+) -> Setup:
     """Reads and checks all of a `designs/1` or `schedule/1` document but its designs and loop nests.
 
-    These are read one by one: a broken one spoils no other.
+    These are read one by one, so that a broken one spoils no other; but `mappings` is sure to be a list.
 
     Raises:
         InputError: something in it breaks the format, or it was made with another technology.
@@ -210,12 +186,10 @@ def read_header(
     default = PackageParameters() if written else PackageParameters(memory=None)
     package = package_of(form.package or PackageForm(), file=path, default=default)
     templates = with_memory(_templates(form.templates, path), package.memory)
-    made_with = technology_hash(technology), technology.static_share is not None
-    key = application, templates, package, made_with
-    return DesignHeader(application, templates, technology, package, key, document["mappings"])
+    return Setup(application, templates, technology, package)
 
 
-def _listed(document: abc.Mapping[str, Any]) -> str:
+def _listed(document: abc.Mapping[str, object]) -> str:
     """The key of the designs of a document."""
     return "schedules" if document["format"] == SCHEDULE_FORMAT else "designs"
 
@@ -245,10 +219,10 @@ def read_designs(
     path = pathlib.Path(path)
     document = read_json(path, DESIGN_PARTS)
     check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
-    header = read_header(document, path, technology=technology, static_energy=static_energy)
+    setup = read_header(document, path, technology=technology, static_energy=static_energy)
     rows = header_rows(document, path)
-    rules = header.rules()
-    nests = NestList(header.mappings, rules.store)
+    rules = DesignRules(setup)
+    nests = NestList(document["mappings"], rules.store)
     names, reasons, places = [], [], {}
     for i, row in enumerate(rows):
         name, reason = identifier(row, i, places)
@@ -256,21 +230,18 @@ def read_designs(
         places.setdefault(str(name), i)
         reasons.append(reason)
     called = [i for i, reason in enumerate(reasons) if not reason]
-    read = read_rows([(rows[i], nests) for i in called], rules)
-    for i, fault in zip(called, read.faults, strict=True):
+    faults, designs, tile = read_rows([(rows[i], nests) for i in called], rules)
+    for i, fault in zip(called, faults, strict=True):
         reasons[i] = "" if fault is None else str(fault)
-    good = len(read.tile) > 0
-    mappings, count = rules.store.arrays() if good else (None, np.zeros((0, 0), np.int32))
+    mappings, count = rules.store.arrays() if len(designs) else (None, np.zeros((0, 0), np.int32))
     return DesignFile(
-        **header.parts,
+        **setup.parts,
         mappings=mappings,
         count=count,
         names=tuple(names),
         reasons=tuple(reasons),
-        designs=read.designs if good else None,
-        capacity=read.capacity,
-        fanout=read.fanout,
-        tile=read.tile,
+        designs=designs,
+        tile=tile,
         source=str(path),
     )
 

@@ -41,7 +41,7 @@ _DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MOST_LEVELS = 100  # lists and objects inside each other; our own formats have a dozen
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """An object of JSON; refuses a key written twice, of which Python would silently take the last."""
     result = dict(pairs)
     if len(result) < len(pairs):
@@ -59,7 +59,7 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _keys(document: Any, most: int) -> int | None:
+def _keys(document: object, most: int) -> int | None:
     """Keys of all objects of a document; None where lists and objects lie more than `most` deep inside each other."""
     level = [document] if type(document) is dict or type(document) is list else []
     keys = 0
@@ -148,13 +148,13 @@ def _faithful(text: bytes, parts: Parts | None) -> Any:
     return document
 
 
-def _in_parts(members: dict[str, msgspec.Raw], parts: Parts) -> tuple[dict[str, Any], int]:
+def _in_parts(members: dict[str, msgspec.Raw], parts: Parts) -> tuple[dict[str, object], int]:
     """An object of some texts, and how many colons these and its own keys have at least.
 
     Raises:
         ValueError: as of `_faithful`.
     """
-    document: dict[str, Any] = {}
+    document: dict[str, object] = {}
     colons = len(members)
     for name, text in members.items():
         document[name], own = _part(text, parts.get(name))
@@ -162,7 +162,7 @@ def _in_parts(members: dict[str, msgspec.Raw], parts: Parts) -> tuple[dict[str, 
     return document, colons
 
 
-def _part(text: msgspec.Raw, kind: Any) -> tuple[Any, int]:
+def _part(text: msgspec.Raw, kind: Any) -> tuple[object, int]:
     """What stands under a key, and its colons; as `_in_parts`."""
     for one in kind if isinstance(kind, tuple) else (kind,) if kind else ():
         with contextlib.suppress(msgspec.ValidationError):  # it is not what it may be, but something else
@@ -212,7 +212,7 @@ def parse_json(text: str | bytes, file: object, item: str | None = None, parts: 
     return _carefully(text if isinstance(text, str) else text.decode(), file, item)
 
 
-def _carefully(text: str, file: object, item: str | None) -> Any:
+def _carefully(text: str, file: object, item: str | None) -> object:
     """As `parse_json`, by Python's reader."""
     deep = InputError("is nested too deeply", file=file, item=item, remedy="give a file of a known format")
     try:
@@ -308,7 +308,7 @@ def array_header(stream: IO[bytes], member: zipfile.ZipInfo) -> tuple[tuple[int,
         Exception: it is damaged, one of `DAMAGED`.
     """
     version = np.lib.format.read_magic(stream)
-    read: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a header is Python, about which Python has its opinions
         shape, fortran, dtype = read(stream)
@@ -355,7 +355,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     return np.ndarray(shape, dtype, data, order="F" if fortran else "C")
 
 
-def check_format(document: Any, known: Iterable[str], file: object) -> str:
+def check_format(document: object, known: Iterable[str], file: object) -> str:
     """The `format` of a document.
 
     Args:
@@ -392,7 +392,7 @@ def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
 
     As `write_together`, for one file.
     """
-    write_together({path: data})
+    write_together({pathlib.Path(path): data})
 
 
 def write_folder(folder: str | pathlib.Path, files: abc.Mapping[str, bytes]) -> list[pathlib.Path]:
@@ -415,7 +415,7 @@ def write_folder(folder: str | pathlib.Path, files: abc.Mapping[str, bytes]) -> 
     return [folder / name for name in files]
 
 
-def write_together(files: abc.Mapping[Any, bytes | str]) -> None:
+def write_together(files: abc.Mapping[pathlib.Path, bytes | str]) -> None:
     """Writes several files so that either all are new or all are as they were before.
 
     All are written under other names first, and renamed when the last one is on the disk; a Ctrl-C waits for that. Only
@@ -489,12 +489,12 @@ def _undisturbed() -> Iterator[None]:
         before(waiting[0], None)
 
 
-def prepare_folder(path: str | pathlib.Path, item: str = "argument `out`") -> pathlib.Path:
+def prepare_folder(path: str | pathlib.Path, item: str | None = None) -> pathlib.Path:
     """Creates the folder and proves that it can be written, before any long computation.
 
     Args:
         path: the folder.
-        item: what names it, for complaints.
+        item: what names it, for complaints; default the argument `out`.
 
     Raises:
         InputError: it cannot be created or written.
@@ -506,7 +506,11 @@ def prepare_folder(path: str | pathlib.Path, item: str = "argument `out`") -> pa
             pass
     except OSError as error:
         raise InputError(
-            f"cannot be written ({error.strerror})", file=folder, item=item, remedy="name a folder that can be"
+            f"cannot be written ({error.strerror})",
+            file=folder,
+            item=item,
+            argument="out" if item is None else None,
+            remedy="name a folder that can be",
         ) from None
     return folder
 
@@ -576,20 +580,20 @@ def write_text(path: str | pathlib.Path, text: str) -> None:
     Raises:
         InputError: also where the text holds what is no Unicode, such as half a character in a file's name.
     """
-    write_together({path: text})
+    write_together({pathlib.Path(path): text})
 
 
-def dump_json(document: Any) -> str:
+def dump_json(document: object) -> str:
     """JSON text, one line; raises ValueError for NaN and infinities, which JSON lacks."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def write_json(path: str | pathlib.Path, document: Any) -> None:
+def write_json(path: str | pathlib.Path, document: object) -> None:
     """Writes a JSON file as `write_bytes` does."""
     write_text(path, dump_json(document))
 
 
-def csv_text(rows: Sequence[abc.Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+def csv_text(rows: Sequence[abc.Mapping[str, object]], columns: Sequence[str] | None = None) -> str:
     """Rows as CSV text; floats in full.
 
     Args:

@@ -11,7 +11,7 @@ other tools; their keys that may be left out are names and numbers for people.
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -27,7 +27,7 @@ _LARGEST = sys.float_info.max
 
 Unit = Literal["cycles", "s"]
 
-ForPeople = Annotated[Any, Meta(description="for people: readers leave it alone")]
+ForPeople = Annotated[object, Meta(description="for people: readers leave it alone")]
 
 
 # ---------------------------------------------------------------- designs/1, schedule/1
@@ -107,9 +107,9 @@ _WrittenDesignForm = as_written(
     schedule=list[_WrittenStepForm],
 )
 
-_DESIGN_PARTS: dict[str, Any] = {"chiplets": _WrittenChipletForm, "schedule": _WrittenStepForm}
+_DESIGN_PARTS: dict[str, object] = {"chiplets": _WrittenChipletForm, "schedule": _WrittenStepForm}
 
-DESIGN_PARTS: dict[str, Any] = {
+DESIGN_PARTS: dict[str, object] = {
     **_DESIGN_PARTS,
     "designs": (_WrittenDesignForm, _DESIGN_PARTS),
     "schedules": _DESIGN_PARTS,

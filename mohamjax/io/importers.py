@@ -16,7 +16,6 @@ import math
 import pathlib
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import yaml
@@ -55,7 +54,7 @@ class Imported:
         missing: what the file does not say, and what stands there instead.
     """
 
-    document: dict[str, Any]
+    document: dict[str, object]
     missing: tuple[str, ...]
 
     @property
@@ -206,7 +205,7 @@ def read_cost_table(
 
     rows = []
     for job in jobs:
-        row: dict[str, Any] = {"name": job, "duration": column(job, "duration"), "bytes": column(job, "bytes")}
+        row: dict[str, object] = {"name": job, "duration": column(job, "duration"), "bytes": column(job, "bytes")}
         if "energy" in names:
             row["energy_J"] = column(job, "energy")
         rows.append(row | {"predecessors": list(before.get(job, ()))})
@@ -233,7 +232,7 @@ def read_cost_table(
 
 def _table_schedules(
     path: str | pathlib.Path, jobs: Sequence[str], columns: abc.Mapping[str, str] | None
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Schedules over jobs by name."""
     found: dict[str, list[tuple[float, str, str]]] = {}
     for row in _Table(path, columns, ("layer", "chiplet")).rows():
@@ -404,7 +403,7 @@ def _columns(
     for key, name in (columns or {}).items():
         if key not in COLUMNS or name not in header:
             told = f"there is no column {name!r} in the file" if key in COLUMNS else f"no column says a {key!r}"
-            raise InputError(told, file=path, item="argument `columns`", remedy=f"columns say {', '.join(COLUMNS)}")
+            raise InputError(told, file=path, argument="columns", remedy=f"columns say {', '.join(COLUMNS)}")
         found[key] = name
     for key in needed:
         if key not in found:
@@ -424,7 +423,7 @@ def _number(text: str, path: object, item: str, column: str) -> float:
     return value
 
 
-def _yaml(path: str | pathlib.Path) -> Any:
+def _yaml(path: str | pathlib.Path) -> object:
     """A YAML file whose top may be a list."""
     try:
         return yaml.load(read_text(path, "YAML file", 1 << 20), StrictLoader)

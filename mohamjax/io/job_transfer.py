@@ -13,7 +13,6 @@ Format `job-transfer/1` (JSON):
 from __future__ import annotations
 
 import pathlib
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,7 +27,7 @@ from mohamjax.version import __version__
 TRANSFER_FORMAT = "job-transfer/1"
 
 
-def transfer_document(transfer: Transfer) -> dict[str, Any]:
+def transfer_document(transfer: Transfer) -> dict[str, object]:
     """A `job-transfer/1` document."""
     learnt = {
         "batch": transfer.batch,

@@ -22,7 +22,7 @@ import math
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
@@ -201,7 +201,7 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
     path = pathlib.Path(name)
     if not path.suffix and not found(path):
         raise InputError(
-            f"{name!r} is no platform", item="argument `platform`", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
+            f"{name!r} is no platform", argument="platform", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
         )
     form = read_form(read_yaml(path), PlatformForm, file=path)
     cores: list[Core | TemplateCore] = []
@@ -234,7 +234,7 @@ def _beside(path: pathlib.Path, name: str) -> str:
     return str(beside) if found(beside, folder=False) else name
 
 
-def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, object]:
     """A `job-table/1` document: the table and schedules over it, which `mohamjax evaluate schedules` evaluates.
 
     Args:
@@ -248,7 +248,7 @@ def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarra
     jobs = []
     for j, name in enumerate(table.jobs):
         able = np.isfinite(table.duration[j])
-        entry: dict[str, Any] = {
+        entry: dict[str, object] = {
             "name": name,
             "duration": costs(table.duration[j], able),
             "bytes": costs(table.bytes[j], able),

@@ -10,7 +10,7 @@ import struct
 import zipfile
 from collections import abc
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def _mapped(stream: BinaryIO, member: zipfile.ZipInfo) -> np.ndarray:
         raise InputError("an array claims other bytes than the file has", item=member.filename)
     if not size or not shape:
         return np.frombuffer(stream.read(size), dtype).reshape(shape)
-    order: Any = "F" if fortran else "C"
+    order: object = "F" if fortran else "C"
     return np.memmap(stream, dtype, "r", stream.tell(), shape, order)
 
 

@@ -16,7 +16,7 @@ import dataclasses
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import msgspec
@@ -24,7 +24,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
-from mohamjax.hardware import template_arrays
+from mohamjax.hardware import Machine, template_arrays
 from mohamjax.io.files import check_format, read_json
 from mohamjax.io.forms import MappingsForm
 from mohamjax.io.timeloop import read_timeloop
@@ -48,7 +48,7 @@ def mappings_document(
     setup: Setup,
     tables: MappingTables,
     choices: abc.Mapping[tuple[str, str], Sequence[NetworkChoice]],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The content of a `mappings/1` file.
 
     Args:
@@ -157,32 +157,46 @@ def best_nests(setup: Setup, tables: MappingTables) -> str:
     return "\n".join(blocks)
 
 
+class _Place(NamedTuple):
+    """Where a mapping of a user stands.
+
+    Attributes:
+        file: the file.
+        item: the place in it.
+    """
+
+    file: pathlib.Path
+    item: str
+
+    def wrong(self, told: str, remedy: str) -> InputError:
+        """A complaint about it."""
+        return InputError(told, file=self.file, item=self.item, remedy=remedy)
+
+
 class _Given:
     """Collects a user's mappings under the (unique layer, template) problems that they belong to."""
 
     def __init__(self, setup: Setup) -> None:
         self.application, self.templates = setup.application, list(setup.templates)
         arrays = template_arrays(setup.templates, setup.technology)
-        self.machines: Any = jax.device_get(arrays.machine)
+        self.machines: Machine = jax.device_get(arrays.machine)
         self.levels = int(arrays.component.shape[1])
         self.found: dict[tuple[int, int], list[Mapping]] = {}
 
-    def template(self, name: Any, fail: abc.Mapping[str, Any]) -> int:
+    def template(self, name: str, place: _Place) -> int:
         """Index of a template."""
         names = [template.name for template in self.templates]
         if name not in names:
-            raise InputError(f"template {name!r} is not among those mapped", remedy=f"use {', '.join(names)}", **fail)
+            raise place.wrong(f"template {name!r} is not among those mapped", f"use {', '.join(names)}")
         return names.index(name)
 
-    def enter(
-        self, layer: int, template: int, mapping: Mapping, fail: abc.Mapping[str, Any], *, padding: bool = False
-    ) -> None:
+    def enter(self, layer: int, template: int, mapping: Mapping, place: _Place, *, padding: bool = False) -> None:
         """Adds a mapping if it fits; with `padding` it may cover the larger bounds that the mapper would try."""
         unique: UniqueLayer = self.application.unique_layers[layer]
         machine = jax.tree.map(lambda leaf: leaf[template], self.machines)
         primes = prime_slots([unique])
         space = pair_space(unique, self.templates[template], machine, self.levels, primes, padding=padding)
-        encode(mapping, space, source=fail["file"], item=fail["item"])
+        encode(mapping, space, source=place.file, item=place.item)
         self.found.setdefault((layer, template), []).append(mapping)
 
     def json(self, path: pathlib.Path) -> None:
@@ -191,8 +205,8 @@ class _Given:
         check_format(document, (MAPPINGS_FORMAT,), path)
         form = read_form(document, MappingsForm, file=path)
         for n, entry in enumerate(form.sets):
-            fail = {"file": path, "item": f"sets[{n}]"}
-            t = self.template(entry.template, fail)
+            place = _Place(path, f"sets[{n}]")
+            t = self.template(entry.template, place)
             bounds = msgspec.structs.astuple(entry.bounds)
             where = [
                 u
@@ -201,40 +215,36 @@ class _Given:
                 == (entry.type, bounds, entry.stride, entry.dilation)
             ]
             if not where:
-                raise InputError("no layer of these networks has this type and shape", remedy="remove the set", **fail)
+                raise place.wrong("no layer of these networks has this type and shape", "remove the set")
             template = self.templates[t]
             keep = [level.keep for level in template.levels]
             for m, nest in enumerate(entry.mappings):
                 item = f"sets[{n}].mappings[{m}]"
                 mapping = mapping_of(nest, template.level_names, keep, levels=self.levels, file=path, item=item)
                 told = bool((padded_of([nest]) > 1).any())
-                self.enter(where[0], t, mapping, {"file": path, "item": item}, padding=told)
+                self.enter(where[0], t, mapping, _Place(path, item), padding=told)
 
     def timeloop(self, paths: Sequence[pathlib.Path]) -> None:
         """One mapping in Timeloop's files."""
         given = read_timeloop(*paths)
-        fail = {"file": paths[-1], "item": "mapping"}
+        place = _Place(paths[-1], "mapping")
         if given.architecture is None or given.shape is None or given.mapping is None:
-            raise InputError(
-                "architecture, problem and mapping are needed",
-                remedy="give their files together, or their folder",
-                **fail,
+            raise place.wrong(
+                "architecture, problem and mapping are needed", "give their files together, or their folder"
             )
         names = given.architecture.level_names
         owners = [t for t, template in enumerate(self.templates) if template.level_names == names]
         if not owners:
             known = "; ".join(f"{t.name}: {', '.join(t.level_names)}" for t in self.templates)
-            raise InputError(
-                f"no template has the levels {', '.join(names)}", remedy=f"innermost first, {known}", **fail
-            )
+            raise place.wrong(f"no template has the levels {', '.join(names)}", f"innermost first, {known}")
         layers = [u for u, unique in enumerate(self.application.unique_layers) if unique.shape == given.shape]
         if not layers:
-            raise InputError("no layer of these networks has the problem's shape", remedy="check the problem", **fail)
+            raise place.wrong("no layer of these networks has the problem's shape", "check the problem")
         mapping = pad_mapping(given.mapping, self.levels)
         for u in layers:
             for t in owners:
                 if self.templates[t].runs(self.application.unique_layers[u].type):
-                    self.enter(u, t, mapping, fail)
+                    self.enter(u, t, mapping, place)
 
 
 def given_mappings(
@@ -259,7 +269,7 @@ def given_mappings(
             for file in (sorted(path.glob("*.yaml")) if found(path, folder=True) else [path])
         ]
         if not paths:
-            raise InputError("holds no YAML files", file=group[0], item="argument `mappings`", remedy="name the files")
+            raise InputError("holds no YAML files", file=group[0], argument="mappings", remedy="name the files")
         if len(paths) == 1 and paths[0].suffix.lower() == ".json":
             given.json(paths[0])
         else:

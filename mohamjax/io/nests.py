@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import jax
 import msgspec
@@ -50,7 +49,7 @@ class NestStore:
         self._padded: list[np.ndarray] = []
         self.sets: dict[tuple[int, int], list[int]] = {}
 
-    def parse(self, entry: Any, item: str) -> int:
+    def parse(self, entry: object, item: str) -> int:
         """Number of the nest that an entry of `mappings` writes out; raises InputError where it writes none."""
         form = read_form(msgspec.to_builtins(entry), OwnedNestForm, where=item)  # of a `WrittenNestForm`, all of it
         if form.template not in self._names:
@@ -60,10 +59,10 @@ class NestStore:
         nest = mapping_of(form, *self._levels(owner), levels=self.levels, item=item)
         return self._add(owner, jax.tree.map(lambda leaf: leaf[None], nest), padded_of([form]))[0]
 
-    def parse_all(self, entries: Sequence[Any]) -> list[int]:
+    def parse_all(self, entries: Sequence[object]) -> list[int]:
         """As `parse` for many entries at once; -1 where it would complain."""
         groups: dict[str, list[int]] = {}
-        forms: list[Any] = [None] * len(entries)
+        forms: dict[int, OwnedNestForm] = {}
         for i, entry in enumerate(entries):
             with contextlib.suppress(InputError):
                 forms[i] = entry if isinstance(entry, OwnedNestForm) else read_form(entry, OwnedNestForm)
@@ -237,7 +236,7 @@ class NestList:
         store: of the file's problem.
     """
 
-    def __init__(self, entries: Sequence[Any], store: NestStore) -> None:
+    def __init__(self, entries: Sequence[object], store: NestStore) -> None:
         self.entries, self.store = entries, store
         self._numbers = np.full(len(entries), _UNREAD)
 

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import math
 import pathlib
-from collections import abc
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
+from mohamjax.io.designs import DesignRow
 from mohamjax.io.files import dump_json, write_text
 from mohamjax.schedule import Evaluated, run_periods
 
 PERIODS_FORMAT = "design-periods/1"
 
 
-def periods_document(rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated, periods: int) -> dict[str, Any]:
+def periods_document(rows: Sequence[DesignRow], evaluated: Evaluated, periods: int) -> dict[str, object]:
     """What designs do over several periods.
 
     Args:
@@ -60,9 +59,7 @@ def periods_document(rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated
     return {"format": PERIODS_FORMAT, "periods": periods, "designs": found}
 
 
-def write_periods(
-    path: str | pathlib.Path, rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated, periods: int
-) -> None:
+def write_periods(path: str | pathlib.Path, rows: Sequence[DesignRow], evaluated: Evaluated, periods: int) -> None:
     """Writes `periods_document` atomically."""
     write_text(path, dump_json(periods_document(rows, evaluated, periods)))
 

@@ -19,7 +19,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -57,13 +57,13 @@ class ResultStream:
         InputError: the file cannot be written, or another process does, or its journal is of other inputs.
     """
 
-    def __init__(self, out: str | pathlib.Path | None, columns: Sequence[str], inputs: Any, *, resume: bool) -> None:
+    def __init__(self, out: str | pathlib.Path | None, columns: Sequence[str], inputs: object, *, resume: bool) -> None:
         self.columns, self.start, self.rows, self.valid = tuple(columns), (0, 0), 0, 0
         self.done = False
         self._out = None if out is None or str(out) == "-" else pathlib.Path(out)
         if self._out is None:
             if resume:
-                raise InputError("goes on with a file", item="argument `resume`", remedy="give the argument `out`")
+                raise InputError("goes on with a file", argument="resume", remedy="give the argument `out`")
             self._stream: IO[str] = sys.stdout
             return
         packed = self._out.suffix == ".npz"
@@ -79,20 +79,20 @@ class ResultStream:
                 raise InputError(f"cannot be written ({error.strerror})", file=out, remedy=remedy) from None
             self._files = stack.pop_all()
 
-    def _open(self, head: dict[str, Any], resume: bool) -> None:
+    def _open(self, head: dict[str, object], resume: bool) -> None:
         whole = self._whole(head) if resume else None
         if resume and whole is None and self._out is not None and found(self._out) and not found(self._journal):
             raise InputError(
                 "has no journal beside it, so that nobody knows what it was made of",
                 file=self._out,
-                item="argument `resume`",
+                argument="resume",
                 remedy="name another file, or leave `resume` out to write it anew",
             )
         if resume and whole is None and found(self._journal):
             raise InputError(
                 "was begun with other inputs",
                 file=self._journal,
-                item="argument `resume`",
+                argument="resume",
                 remedy="name the same files in the same order and with the same settings, or begin anew",
             )
         if whole is not None:
@@ -114,7 +114,7 @@ class ResultStream:
     def _opened(self, path: pathlib.Path, mode: str) -> IO[str]:
         return self._files.enter_context(open(path, mode, encoding="utf-8", newline=""))
 
-    def _whole(self, head: dict[str, Any]) -> MarkForm | None:
+    def _whole(self, head: dict[str, object]) -> MarkForm | None:
         """The last whole line of a journal that begins so; None where there is no such journal, or not its table."""
         if not found(self._journal):
             return None
@@ -137,7 +137,7 @@ class ResultStream:
             raise InputError(told, file=self._journal, item=item, remedy=_ANEW)
         return mark
 
-    def write(self, rows: Sequence[Sequence[Any]], following: tuple[int, int]) -> None:
+    def write(self, rows: Sequence[Sequence[object]], following: tuple[int, int]) -> None:
         """Appends a block of rows, in the order of the columns.
 
         Args:
@@ -149,7 +149,7 @@ class ResultStream:
         self._stream.write(text.getvalue())
         self.rows += len(rows)
         place = self.columns.index("valid")
-        self.valid += sum(row[place] for row in rows)
+        self.valid += sum(bool(row[place]) for row in rows)
         self.start = following
         if self._out is None:
             self._stream.flush()
@@ -162,10 +162,10 @@ class ResultStream:
         size = os.fstat(self._stream.fileno()).st_size
         self._note(self._reached() | {"bytes": size})
 
-    def _reached(self) -> dict[str, Any]:
+    def _reached(self) -> dict[str, object]:
         return {"rows": self.rows, "valid": self.valid, "next": list(self.start)}
 
-    def _note(self, line: dict[str, Any]) -> None:
+    def _note(self, line: dict[str, object]) -> None:
         self._notes.write(dump_json(line))
         self._notes.flush()
         os.fsync(self._notes.fileno())
@@ -191,7 +191,7 @@ class ResultStream:
             self._notes.close()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, float):
         return repr(float(value)) if math.isfinite(value) else ""
     return value

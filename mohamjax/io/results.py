@@ -43,7 +43,7 @@ def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
     for i in range(len(evaluated)):
         template = evaluated.designs.template[i]
         latency, energy, area = (float(x) for x in evaluated.reports.objectives[i])
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "design_id": i,
             "latency_s": latency,
             "energy_J": energy,
@@ -74,8 +74,8 @@ def front_csv(evaluated: Evaluated) -> str:
 def write_results(
     folder: pathlib.Path,
     evaluated: Evaluated,
-    history: Sequence[abc.Mapping[str, Any]],
-    config: abc.Mapping[str, Any],
+    history: Sequence[abc.Mapping[str, object]],
+    config: abc.Mapping[str, object],
     bounds: Bounds | None = None,
     certificate: Certificate | None = None,
 ) -> None:

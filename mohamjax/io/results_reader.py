@@ -14,7 +14,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
-from mohamjax.io.designs import evaluate_designs
+from mohamjax.io.designs import DesignRow, evaluate_designs
 from mohamjax.io.results import read_certificate
 from mohamjax.reader import found, read_table, read_text, read_yaml
 from mohamjax.schedule import Certificate, Evaluated
@@ -26,6 +26,10 @@ _MOST = 1e100  # so that no sum or margin leaves the range of numbers
 _OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
 _HISTORY = ("generation", "evaluations", "seconds", "hypervolume", "front_size")
 _CODESIGN_HISTORY = ("batch", "evaluations", "seconds", "hypervolume", "front_size")
+
+
+Row = dict[str, Any]
+"""A line of a table by its header: numbers, and texts where a column is one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +50,8 @@ class ResultFiles:
     """
 
     folder: pathlib.Path
-    front: list[dict[str, Any]]
-    history: list[dict[str, Any]]
+    front: list[Row]
+    history: list[Row]
     title: str
     config: dict[str, Any]
     kind: str
@@ -73,7 +77,7 @@ class ResultDesigns:
     """
 
     file: pathlib.Path
-    rows: list[dict[str, Any]]
+    rows: list[DesignRow]
     evaluated: Evaluated | None
 
     @functools.cached_property
@@ -174,9 +178,7 @@ def _number(text: str) -> float | str:
     return value if math.isfinite(value) else text
 
 
-def _table(
-    path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = (), *, others: bool = False
-) -> list[dict[str, Any]]:
+def _table(path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = (), *, others: bool = False) -> list[Row]:
     """Rows of a CSV file: `columns` as finite numbers, `names` as text, on request others as what they are.
 
     Raises:
@@ -186,9 +188,9 @@ def _table(
     missing = [c for c in (*names, *columns) if c not in header]
     if missing:
         raise InputError(f"column {missing[0]} is missing", file=path, item="header", remedy=_REMEDY)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for number, row in lines:
-        out: dict[str, Any] = {name: row[name] for name in names}
+        out: Row = {name: row[name] for name in names}
         if others:
             out |= {name: _number(row[name]) for name in header if name not in (*names, *columns)}
         for column in columns:
@@ -227,7 +229,7 @@ def _measures(config: abc.Mapping[str, Any], path: pathlib.Path) -> tuple[tuple[
     return tuple(names), tuple(offsets)
 
 
-def _front(path: pathlib.Path, measures: Sequence[str] = DEFAULT) -> list[dict[str, Any]]:
+def _front(path: pathlib.Path, measures: Sequence[str] = DEFAULT) -> list[Row]:
     """Rows of `front.csv`."""
     columns = dict.fromkeys((*_OBJECTIVES, *(measure_named(name).column for name in measures), "n_chiplets"))
     rows = _table(path, tuple(columns), ("design_id",), others=True)

@@ -17,7 +17,6 @@ import math
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import yaml
@@ -41,18 +40,18 @@ _MOST = 1e100  # as in front.csv
 _COLUMNS = ("front", "design_id", "model", "role", *OBJECTIVES, "runs", "reason")
 
 
-def package_rows(front: RobustFront) -> list[dict[str, Any]]:
+def package_rows(front: RobustFront) -> list[dict[str, object]]:
     """One row per package, as in `front.csv`."""
     rows = []
     template, templates = np.asarray(front.models[0].designs.template), front.models[0].templates
     for i, objectives in enumerate(front.objectives):
-        row: dict[str, Any] = {"design_id": i, **dict(zip(OBJECTIVES, map(float, objectives), strict=True))}
+        row: dict[str, object] = {"design_id": i, **dict(zip(OBJECTIVES, map(float, objectives), strict=True))}
         row["n_chiplets"] = int(np.sum(template[i] >= 0))
         rows.append(row | {f"n_{kind.name}": int(np.sum(template[i] == t)) for t, kind in enumerate(templates)})
     return rows
 
 
-def robust_rows(result: RobustResult) -> list[dict[str, Any]]:
+def robust_rows(result: RobustResult) -> list[dict[str, object]]:
     """One row per package and model, as in `robust.csv`; the first model is all of those that were searched for."""
     front, nominal = result.front, result.nominal
     roles = [*result.ensemble.roles, *["held out"] * len(front.held_out)]
@@ -72,7 +71,7 @@ def robust_rows(result: RobustResult) -> list[dict[str, Any]]:
     return rows
 
 
-def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
+def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]]:
     """One row per model, as in `price.csv`; no price where there is no nominal front."""
     rows = []
     for one in comparisons:
@@ -91,7 +90,7 @@ def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     return rows
 
 
-def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc.Mapping[str, Any]) -> None:
+def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc.Mapping[str, object]) -> None:
     """Writes all files of the folder but figures and checkpoints.
 
     What an earlier search left there and this one does not have is removed: `bounds.json`, `designs_MODEL.json` of
@@ -106,7 +105,7 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
         InputError: they cannot be written; the folder is as it was, but for `nominal/`.
     """
     ensemble, front = result.ensemble, result.front
-    files: dict[Any, str] = {
+    files: dict[pathlib.Path, str] = {
         folder / "front.csv": csv_text(package_rows(front)),
         folder / "history.csv": csv_text(result.history, HISTORY_COLUMNS),
         folder / "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),

@@ -10,7 +10,7 @@ import math
 import pathlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Architecture, Machine, pad_machine
 from mohamjax.io.files import dump_json, parse_json, read_json, write_text
 from mohamjax.mapping import Sample, predict
+from mohamjax.mapping.cost import Evaluation
 from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.notation import mapping_from_dict
@@ -32,7 +33,7 @@ from mohamjax.workload.layer import WorkloadShape
 class _Fields:
     """A JSON object whose fields are fetched with a complaint that names file, item and key."""
 
-    def __init__(self, data: Any, file: object, item: str) -> None:
+    def __init__(self, data: dict[str, Any], file: object, item: str) -> None:
         self.data, self.file, self.item = data, file, item
         if not isinstance(data, dict):
             raise InputError("is no JSON object", file=file, item=item, remedy="see the reference format")
@@ -70,7 +71,7 @@ class _Fields:
         return value
 
 
-def _level(fields: _Fields) -> dict[str, Any]:
+def _level(fields: _Fields) -> dict[str, object]:
     """The machine fields of one level of an architectures file."""
     keep = fields.get("keep_default")
     if not isinstance(keep, list) or any(name not in DATA_SPACES for name in keep):
@@ -235,7 +236,7 @@ def _input_groups(sample: Sample, spread: np.ndarray, level: int) -> dict[int, i
     return {int(m): int(n) * others for m, n in zip(*np.unique(sizes, return_counts=True), strict=True)}
 
 
-def _traffic(result: Any, sample: Sample, level: int) -> dict[str, Any]:
+def _traffic(result: Evaluation, sample: Sample, level: int) -> dict[str, object]:
     """What enters the network below a level, per data space and size of multicast group.
 
     Hops are known of all groups together, so that an entry of several has none (null); neither do entries exist where
@@ -250,7 +251,7 @@ def _traffic(result: Any, sample: Sample, level: int) -> dict[str, Any]:
         _input_groups(sample, spread, level),
         {children // single[1]: single[1]},
     ]
-    ingresses: list[Any] = []
+    ingresses: list[object] = []
     for v, sizes in enumerate(classes):
         groups, words, hops = sum(sizes.values()), counts.network[level, v], counts.hops[level, v]
         if not np.isclose(counts.ingress[level, v], counts.delivered[level, v] * groups, rtol=1e-5):
@@ -281,7 +282,7 @@ def _traffic(result: Any, sample: Sample, level: int) -> dict[str, Any]:
     }
 
 
-def _statistics(result: Any, area_um2: float, sample: Sample) -> dict[str, Any]:
+def _statistics(result: Evaluation, area_um2: float, sample: Sample) -> dict[str, object]:
     """The `out` object of an accepted sample, from its evaluation in NumPy arrays of float64."""
     counts, cycles, energy = result.counts, result.cycles, result.energy
     architecture, machine = sample.architecture, sample.architecture.machine
@@ -291,7 +292,7 @@ def _statistics(result: Any, area_um2: float, sample: Sample) -> dict[str, Any]:
     generations = counts.fills + np.where(np.arange(3) == 2, counts.updates, counts.reads)
     reductions = np.where(np.arange(3) == 2, counts.reads, 0)
 
-    def ints(values: Any) -> list[int | float]:
+    def ints(values: Iterable[float]) -> list[int | float]:
         return [whole(v) for v in values]
 
     levels, networks = [], []
@@ -349,7 +350,7 @@ def _statistics(result: Any, area_um2: float, sample: Sample) -> dict[str, Any]:
     }
 
 
-def _row(result: dict[str, Any]) -> str:
+def _row(result: dict[str, object]) -> str:
     """The JSON line of a sample; refuses one whose figures left the range of the numbers."""
     try:
         return dump_json(result)
@@ -370,7 +371,7 @@ def evaluate_samples(
     first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Predicts every sample of a file; a rejected mapping is a result, not an error.
 
     Args:
@@ -403,7 +404,7 @@ def report_samples(
     first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Predicts samples and writes what comes out.
 
     Args:
@@ -429,7 +430,7 @@ def report_samples(
     leaves, tree = jax.tree.flatten(results)
     rows, explanations, accepted = [], [], 0
     for n, sample in enumerate(samples):
-        result: Any = jax.tree.unflatten(tree, [leaf[n] for leaf in leaves])
+        result: Evaluation = jax.tree.unflatten(tree, [leaf[n] for leaf in leaves])
         architecture = sample.architecture
         names = (architecture.level_names, architecture.mac_name)
         failed = rejection(result, architecture.machine, *names)

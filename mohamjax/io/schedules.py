@@ -45,6 +45,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from msgspec import UNSET
 
 from mohamjax.errors import InputError
@@ -247,7 +248,7 @@ def _case(form: CaseForm, at: _Place) -> _Case:
     )
 
 
-def read_case(value: Any, file: object, name: str) -> _Case:
+def read_case(value: object, file: object, name: str) -> _Case:
     """One case of a `fluid-schedule/1` document, called `name` where it does not say how; raises InputError."""
     where = f"case {name}"
     named = {"name": name, **value} if isinstance(value, dict) else value
@@ -275,7 +276,7 @@ def simulate_cases(
     return makespan, told
 
 
-def _cases(document: abc.Mapping[str, Any], file: object) -> list[_Case]:
+def _cases(document: abc.Mapping[str, object], file: object) -> list[_Case]:
     """The cases of a `fluid-schedule/1` document, of different names."""
     form = read_form(document, FluidForm, file=file)
     _Place(file, "cases").check_names([case.name for case in form.cases])
@@ -298,7 +299,7 @@ def _power_of_two(least: int, value: int) -> int:
 _simulate_cases = jax.jit(lambda cases: jax.vmap(simulate)(*cases))
 
 
-def _stacked(cases: Sequence[_Case], jobs: int, dtype: Any) -> list[np.ndarray]:
+def _stacked(cases: Sequence[_Case], jobs: int, dtype: npt.DTypeLike) -> list[np.ndarray]:
     """The arguments of `simulate`, in its order, with a leading axis of cases, padded to a common size."""
     accelerators = _power_of_two(1, max(len(case.resources_of_accelerator) for case in cases))
     resources = _power_of_two(1, max(case.shared for case in cases))
@@ -323,13 +324,13 @@ def _stacked(cases: Sequence[_Case], jobs: int, dtype: Any) -> list[np.ndarray]:
     return [np.stack(column) for column in zip(*columns, strict=True)]
 
 
-def _bucket(cases: Sequence[_Case], jobs: int, dtype: Any, devices: Devices | None = None) -> Timeline:
+def _bucket(cases: Sequence[_Case], jobs: int, dtype: npt.DTypeLike, devices: Devices | None = None) -> Timeline:
     """Simulates cases of about equal size in one padded batch; the result has NumPy leaves."""
     program = _simulate_cases if devices is None else devices.over(_simulate_cases)
     return jax.tree.map(np.asarray, program(tuple(map(jnp.asarray, _stacked(cases, jobs, dtype)))))
 
 
-def _slowed(found: Sequence[Sequence[Segment]], resources: Sequence[str]) -> list[list[dict[str, Any]]]:
+def _slowed(found: Sequence[Sequence[Segment]], resources: Sequence[str]) -> list[list[dict[str, object]]]:
     return [
         [{"start": s.start, "end": s.end, "rate": s.rate, "resource": resources[s.resource]} for s in one]
         for one in found
@@ -342,10 +343,10 @@ def _unfinished(reason: int, item: str, file: object, float32: bool) -> InputErr
 
 
 def _evaluate_fluid(
-    document: abc.Mapping[str, Any], file: object, float32: bool, timelines: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    document: abc.Mapping[str, object], file: object, float32: bool, timelines: bool
+) -> tuple[dict[str, object], dict[str, object]]:
     cases = _cases(document, file)
-    rows: list[dict[str, Any]] = [{} for _ in cases]
+    rows: list[dict[str, object]] = [{} for _ in cases]
     buckets: dict[int, list[int]] = {}
     for i, case in enumerate(cases):
         # Few sizes, so that few programs are compiled: short schedules are cheap, whatever they are padded to.
@@ -394,7 +395,7 @@ def _numbered(names: abc.Iterable[str]) -> dict[str, int]:
     return {name: i for i, name in enumerate(names)}
 
 
-def read_job_table(document: abc.Mapping[str, Any], file: object) -> JobTable:
+def read_job_table(document: abc.Mapping[str, object], file: object) -> JobTable:
     """The table of a `job-table/1` document.
 
     Raises:
@@ -452,7 +453,7 @@ def _table(form: JobTableForm, top: _Place) -> JobTable:
 def _goals(rows: abc.Sequence[JobForm], top: _Place) -> dict[str, Any]:
     """What tenants want of the jobs of a table; nothing where no job says it."""
 
-    def given(key: str, silent: Any) -> tuple[Any, ...] | None:
+    def given(key: str, silent: object) -> tuple[Any, ...] | None:
         values = [getattr(row, key) for row in rows]
         return None if all(value is None for value in values) else tuple(silent if v is None else v for v in values)
 
@@ -484,7 +485,7 @@ class TableSchedules:
         edges = [(p, j) for j, before in enumerate(table.predecessors) for p in before]
         self._before, self._after = np.asarray(edges, int).reshape(-1, 2).T
 
-    def read(self, value: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, value: object, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Order and accelerator of all jobs, `[N]` int each; raises InputError where the schedule breaks a rule."""
         sound = self._sound(value)
         if sound is not None:
@@ -493,7 +494,7 @@ class TableSchedules:
         named = {"name": name, **value} if isinstance(value, dict) else value
         return self.checked(read_form(named, OrderForm, file=self.file, where=where), _Place(self.file, where))
 
-    def _sound(self, value: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    def _sound(self, value: object) -> tuple[np.ndarray, np.ndarray] | None:
         """A schedule of numbers whose order is topological; None for any other, sound or not."""
         rows = [value.get(key) for key in ("order", "accelerator")] if isinstance(value, dict) else [None]
         count = len(self.table.jobs)
@@ -526,7 +527,7 @@ class TableSchedules:
         return np.asarray(order, np.int32), np.asarray(assignment, np.int32)
 
 
-def _table_schedules(document: abc.Mapping[str, Any], file: object) -> tuple[JobTable, list[str], list, list]:
+def _table_schedules(document: abc.Mapping[str, object], file: object) -> tuple[JobTable, list[str], list, list]:
     """A table, and names, orders and assignments of the schedules over it, checked."""
     form, top = read_form(document, JobTableForm, file=file), _Place(file)
     table = _table(form, top)
@@ -540,10 +541,10 @@ def _table_schedules(document: abc.Mapping[str, Any], file: object) -> tuple[Job
 
 
 def _evaluate_job_table(
-    document: abc.Mapping[str, Any], file: object, float32: bool, timelines: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    document: abc.Mapping[str, object], file: object, float32: bool, timelines: bool
+) -> tuple[dict[str, object], dict[str, object]]:
     table, names, orders, assignments = _table_schedules(document, file)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     if names:
         objectives, found = evaluate_table(
             table, np.array(orders), np.array(assignments), float32=float32, timelines=timelines
@@ -552,7 +553,7 @@ def _evaluate_job_table(
             if objectives.reason[i] != DONE:
                 raise _unfinished(int(objectives.reason[i]), f"schedule {name}", file, float32)
             energy = None if table.energy is None else float(objectives.energy[i])
-            row: dict[str, Any] = {"name": name, "makespan": float(objectives.makespan[i]), "energy_J": energy}
+            row: dict[str, object] = {"name": name, "makespan": float(objectives.makespan[i]), "energy_J": energy}
             if found is not None:
                 on = (np.arange(len(table.jobs)), assignments[i])
                 seen = segments(
@@ -604,7 +605,7 @@ class ScheduleFile:
         return {name: values[index] for name, values in self.arguments.items()}
 
 
-def schedule_arrays(document: abc.Mapping[str, Any], file: object) -> ScheduleFile:
+def schedule_arrays(document: abc.Mapping[str, object], file: object) -> ScheduleFile:
     """The schedules of a `fluid-schedule/1` or `job-table/1` document.
 
     Raises:
@@ -647,7 +648,7 @@ def schedule_arrays(document: abc.Mapping[str, Any], file: object) -> ScheduleFi
 # ---------------------------------------------------------------- dispatch
 
 SCHEDULE_READERS: dict[
-    str, Callable[[abc.Mapping[str, Any], object, bool, bool], tuple[dict[str, Any], dict[str, Any]]]
+    str, Callable[[abc.Mapping[str, object], object, bool, bool], tuple[dict[str, object], dict[str, object]]]
 ] = {
     FLUID_FORMAT: _evaluate_fluid,
     JOB_TABLE_FORMAT: _evaluate_job_table,
@@ -661,7 +662,7 @@ def evaluate_schedules(
     *,
     float32: bool = False,
     timelines: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Evaluates the schedules of a file, in double precision unless told otherwise.
 
     Args:

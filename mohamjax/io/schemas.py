@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from mohamjax.errors import InputError
@@ -37,7 +35,7 @@ FORMS: dict[str, type[Form | OpenForm]] = {
 """Forms of whole files by name; an answer is what `evaluate schedules` writes, under the format of what it read."""
 
 
-def schema(name: str) -> dict[str, Any]:
+def schema(name: str) -> dict[str, object]:
     """The JSON schema (draft 2020-12) of a file.
 
     It accepts what the readers take, but for what no schema can say: names that must differ, indices into other lists,

@@ -66,7 +66,7 @@ class _Loader(StrictLoader):
     """Knows the node tags of version 0.4."""
 
 
-def _tagged(loader: Any, suffix: str, node: yaml.Node) -> dict[Any, Any]:
+def _tagged(loader: yaml.constructor.SafeConstructor, suffix: str, node: yaml.MappingNode) -> dict[object, object]:
     if not isinstance(node, yaml.MappingNode):
         raise yaml.constructor.ConstructorError(None, None, f"!{suffix} is no mapping", node.start_mark)
     return {**loader.construct_mapping(node, deep=True), "!": suffix}
@@ -80,11 +80,11 @@ _Loader.add_multi_constructor("!", _tagged)
 _QuickLoader.add_multi_constructor("!", _tagged)
 
 
-_Files = abc.Mapping[pathlib.Path, abc.Mapping[str, Any]]
+_Files = abc.Mapping[pathlib.Path, abc.Mapping[str, object]]
 """What YAML files hold, by top-level key."""
 
 
-def _read(path: pathlib.Path) -> dict[str, Any]:
+def _read(path: pathlib.Path) -> dict[str, object]:
     try:
         document = read_yaml(path, _QuickLoader)
     except InputError:
@@ -163,7 +163,7 @@ def _mappings_of(paths: Sequence[str | pathlib.Path]) -> dict[str, _Files]:
     Files that are named belong to all mappings. In a folder a mapping has those of its own folder and, for what these
     do not hold, those of the folders around it.
     """
-    loose: dict[pathlib.Path, dict[str, Any]] = {}
+    loose: dict[pathlib.Path, dict[str, object]] = {}
     result: dict[str, _Files] = {}
     for path in map(pathlib.Path, paths):
         if not found(path, folder=True):
@@ -196,7 +196,7 @@ def evaluate_timeloop(
     first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Predicts the mappings of Timeloop YAML files.
 
     Args:
@@ -253,8 +253,8 @@ def evaluate_timeloop(
 
 def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, file: str) -> None:
     """Complains about the first constraint that a mapping breaks."""
-    m: Any = mapping
-    c: Any = limits
+    m: object = mapping
+    c: object = limits
     for i, name in enumerate(architecture.level_names):
         loops = [("temporal", m.temporal[i], c.temporal_max[i])]
         loops += [(f"spatial {axis}", m.spatial[k, i], c.spatial_max[k, i]) for k, axis in enumerate("XY")]

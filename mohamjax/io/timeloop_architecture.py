@@ -106,7 +106,7 @@ class _Component:
     at: At
     name: str
     kind: str
-    attributes: dict[str, Any]
+    attributes: dict[str, object]
     written: dict[str, str]
     instances: int
     spatial: tuple[int, int] | None
@@ -124,7 +124,7 @@ class _Component:
         return None
 
 
-def _named(at: At, data: dict[str, Any]) -> tuple[str, int]:
+def _named(at: At, data: dict[str, object]) -> tuple[str, int]:
     """Name and number of copies: `PE[0..15]` are 16."""
     name = data.get("name")
     if not isinstance(name, str) or not name:
@@ -140,14 +140,14 @@ def _named(at: At, data: dict[str, Any]) -> tuple[str, int]:
     return match["name"], count
 
 
-def _component(at: At, data: Any, copies: int, spatial: tuple[int, int] | None) -> _Component:
+def _component(at: At, data: object, copies: int, spatial: tuple[int, int] | None) -> _Component:
     data = at.table(data)
     name, count = _named(at, data)
     at = at / name
     kind = data.get("class", data.get("subclass"))
     if not isinstance(kind, str):
         raise at.error("has no class", "give one, such as DRAM, SRAM, regfile, intmac")
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, object] = {}
     written: dict[str, str] = {}
     for key, value in at.table(data.get("attributes", {})).items():
         plain = str(key).replace("-", "_")
@@ -165,7 +165,7 @@ def _component(at: At, data: Any, copies: int, spatial: tuple[int, int] | None) 
     return _Component(at, name, kind, attributes, written, copies * count, spatial, keep)
 
 
-def _tree(at: At, data: Any, copies: int) -> Iterator[_Component]:
+def _tree(at: At, data: object, copies: int) -> Iterator[_Component]:
     """Components of a node of the form with `subtree` and `local`, outermost first."""
     data = at.table(data)
     name, count = _named(at, data)
@@ -182,7 +182,7 @@ def _tree(at: At, data: Any, copies: int) -> Iterator[_Component]:
         yield from _tree(at, part, copies)
 
 
-def _nodes(at: At, nodes: list[Any]) -> Iterator[_Component]:
+def _nodes(at: At, nodes: list[object]) -> Iterator[_Component]:
     """Components of the form with `nodes`, outermost first; each node multiplies the copies of what follows."""
     along = [1, 1]
     for n, node in enumerate(nodes):
@@ -203,7 +203,11 @@ def _nodes(at: At, nodes: list[Any]) -> Iterator[_Component]:
         yield _component(here, node, along[0] * along[1], (along[0], along[1]))
 
 
-def read_tables(at: At, value: Any) -> dict[str, dict[str, float]]:
+Tables = dict[str, dict[str, float]]
+"""Energies [pJ] by action, or areas [um^2], of every component."""
+
+
+def read_tables(at: At, value: object) -> Tables:
     """Energy or area per action of each component of an ERT or ART, by the last part of its name.
 
     Of several energies of an action, with different arguments, Timeloop takes the largest.
@@ -235,7 +239,7 @@ def _first(table: dict[str, float], actions: Sequence[str]) -> float | None:
 
 
 def read_architecture(
-    at: At, value: Any, ert: dict[str, Any] | None = None, art: dict[str, Any] | None = None
+    at: At, value: object, ert: Tables | None = None, art: Tables | None = None
 ) -> tuple[Architecture, tuple[str, ...]]:
     """The machine of an `architecture`, with energies and areas where their tables are there.
 
@@ -292,7 +296,7 @@ def read_architecture(
 
     meshes = [_mesh(part) for part in reversed(storage)]
     inner = [_mesh(mac), *meshes[:-1]]
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     missing: list[str] = []
     for part, mesh, below in zip(reversed(storage), meshes, inner, strict=True):
         fanout = [below[axis] / mesh[axis] for axis in range(2)]
@@ -397,7 +401,7 @@ def _block(at: At, word_bits: float, block: float | None, clusters: float | None
     return block or 1.0
 
 
-def _storage(part: _Component, mesh: tuple[int, int], fanout: list[float]) -> dict[str, Any]:
+def _storage(part: _Component, mesh: tuple[int, int], fanout: list[float]) -> dict[str, object]:
     """Machine fields of one storage level, without energies and area."""
     at = part.at
     word_bits = part.value(*_WORD_BITS, whole=True) or 16.0

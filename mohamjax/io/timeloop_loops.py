@@ -6,7 +6,6 @@ import math
 import re
 from collections import abc
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -47,14 +46,14 @@ _AXES = {
 }
 
 
-def _letter(at: At, text: Any, *, second: bool = False) -> str:
+def _letter(at: At, text: object, *, second: bool = False) -> str:
     letter = _ALIASES.get(str(text), str(text))
     if letter not in (_LETTERS if second else DIMS):
         raise at.error(f"unknown dimension {text!r}", f"use {', '.join(DIMS)}, or M for K")
     return letter
 
 
-def read_problem(at: At, value: Any) -> tuple[WorkloadShape, bool, tuple[str, ...]]:
+def read_problem(at: At, value: object) -> tuple[WorkloadShape, bool, tuple[str, ...]]:
     """The layer, whether it is depthwise with its channels called C, and the data spaces' names in our order."""
     value = at.table(value)
     shape, instance = value.get("shape"), value.get("instance", value)
@@ -109,7 +108,7 @@ def read_problem(at: At, value: Any) -> tuple[WorkloadShape, bool, tuple[str, ..
 
 
 def _bounds(
-    at: At, instance: Any, dims: Sequence[str], factors: abc.Mapping[str, tuple[str, int]], kind: str = "conv"
+    at: At, instance: object, dims: Sequence[str], factors: abc.Mapping[str, tuple[str, int]], kind: str = "conv"
 ) -> WorkloadShape:
     instance = at.table(instance)
     given = {_ALIASES.get(key, key): value for key, value in instance.items()}
@@ -135,14 +134,14 @@ def _bounds(
     return WorkloadShape(**bounds, stride=(steps["P"], steps["Q"]), dilation=(steps["R"], steps["S"]))
 
 
-def _level(at: At, target: Any, architecture: Architecture) -> int:
+def _level(at: At, target: object, architecture: Architecture) -> int:
     if target not in architecture.level_names:
         names = ", ".join(architecture.level_names)
         raise (at / "target").error(f"{target!r} is no storage level", f"the levels are {names}")
     return architecture.level_names.index(target)
 
 
-def _factors(at: At, value: Any, depthwise: bool, *, second: bool = False) -> list[tuple[int, str, int]]:
+def _factors(at: At, value: object, depthwise: bool, *, second: bool = False) -> list[tuple[int, str, int]]:
     """(slot in `_LETTERS`, sign, number) of each entry of `factors`: text or list. A dimension's slot is its index."""
     entries = value.replace(",", " ").split() if isinstance(value, str) else at.list(value if value is not None else [])
     result = []
@@ -157,12 +156,12 @@ def _factors(at: At, value: Any, depthwise: bool, *, second: bool = False) -> li
     return result
 
 
-def _slot(at: At, letter: str, depthwise: bool, *, second: bool) -> int:
-    letter = _letter(at, letter, second=second)
-    return _LETTERS.index("G" if depthwise and letter == "C" else letter)
+def _slot(at: At, letter: object, depthwise: bool, *, second: bool) -> int:
+    known = _letter(at, letter, second=second)
+    return _LETTERS.index("G" if depthwise and known == "C" else known)
 
 
-def _permutation(at: At, value: Any, depthwise: bool, *, second: bool = False) -> list[int]:
+def _permutation(at: At, value: object, depthwise: bool, *, second: bool = False) -> list[int]:
     """Slots in `_LETTERS`, innermost first."""
     letters = re.sub(r"[\s,]", "", value) if isinstance(value, str) else at.list(value if value is not None else [])
     order = [_slot(at, letter, depthwise, second=second) for letter in letters]
@@ -175,8 +174,8 @@ _MAPPING_KEYS = {"target", "type", "factors", "permutation", "split", "keep", "b
 
 
 def _directives(
-    rows: Sequence[tuple[At, Any]], architecture: Architecture
-) -> Iterator[tuple[At, dict[str, Any], int, str]]:
+    rows: Sequence[tuple[At, object]], architecture: Architecture
+) -> Iterator[tuple[At, dict[str, object], int, str]]:
     """Checked directives of a mapping or of constraints: (place, fields, level, type)."""
     seen = set()
     for at, row in rows:
@@ -198,7 +197,7 @@ def _directives(
         yield at, row, level, kind
 
 
-def _split(at: At, row: dict[str, Any], count: int) -> int:
+def _split(at: At, row: dict[str, object], count: int) -> int:
     """How many dimensions of a spatial permutation run along X; all by default."""
     return int((at / "split").number(row.get("split", count), whole=True))
 
@@ -238,7 +237,7 @@ def _fill_up(at: At, given: Sequence[dict[int, int]], shape: WorkloadShape) -> N
 
 
 def read_mapping(
-    at: At, value: Any, architecture: Architecture, shape: WorkloadShape, depthwise: bool, spaces: tuple[str, ...]
+    at: At, value: object, architecture: Architecture, shape: WorkloadShape, depthwise: bool, spaces: tuple[str, ...]
 ) -> Mapping:
     """The loop nest of a mapping's directives, NumPy arrays; the factors must multiply to the bounds."""
     levels, d = len(architecture.level_names), len(DIMS)
@@ -279,7 +278,7 @@ def read_mapping(
 
 
 def read_constraints(
-    rows: Sequence[tuple[At, Any]], architecture: Architecture, depthwise: bool, spaces: tuple[str, ...]
+    rows: Sequence[tuple[At, object]], architecture: Architecture, depthwise: bool, spaces: tuple[str, ...]
 ) -> Constraints:
     """The limits that lists of constraints set, NumPy arrays."""
     levels, d = len(architecture.level_names), len(DIMS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from mohamjax.dims import DATA_SPACES
 from mohamjax.errors import InputError
@@ -28,19 +27,19 @@ class At:
         """A complaint about this place."""
         return InputError(message, file=self.file, item=self.item, remedy=remedy)
 
-    def table(self, data: Any) -> dict[str, Any]:
+    def table(self, data: object) -> dict[str, object]:
         """The data, which must be a mapping."""
         if not isinstance(data, dict):
             raise self.error("is no mapping of keys to values", "see the Timeloop documentation")
         return data
 
-    def list(self, data: Any) -> list[Any]:
+    def list(self, data: object) -> list[object]:
         """The data, which must be a list."""
         if not isinstance(data, list):
             raise self.error("is no list", "see the Timeloop documentation")
         return data
 
-    def number(self, value: Any, *, whole: bool = False) -> float:
+    def number(self, value: object, *, whole: bool = False) -> float:
         """The value, which must be a number of 0 or more."""
         if isinstance(value, str):
             raise self.error(f"{value!r} is an expression or text", "expressions are not read; write the number")
@@ -51,7 +50,7 @@ class At:
         return float(value)
 
 
-def kept(at: At, row: dict[str, Any], names: Sequence[str]) -> list[str]:
+def kept(at: At, row: dict[str, object], names: Sequence[str]) -> list[str]:
     """Data spaces, by our names, that a directive keeps; all that it does not bypass."""
     lists = {}
     for key in ("keep", "bypass"):

@@ -7,7 +7,7 @@ mapper chooses the axis, and what needs both at once lies outside its space.
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from collections import abc
 
 import jax
 import jax.numpy as jnp
@@ -49,14 +49,14 @@ def write_timeloop_template(
     return written + write_documents(pathlib.Path(folder), rules)
 
 
-def template_constraints(template: Template, layer_type: str) -> dict[str, Any]:
+def template_constraints(template: Template, layer_type: str) -> dict[str, object]:
     """The dataflow of a layer type as a document of Timeloop's constraints, over all eight dimensions.
 
     Args:
         template: The template.
         layer_type: One that it runs.
     """
-    targets: list[dict[str, Any]] = []
+    targets: list[abc.Mapping[str, object]] = []
     for level, rule in reversed([*zip(template.levels, template.rule(layer_type), strict=True)]):
         kept = [space for space, keep in zip(DATA_SPACES, level.keep, strict=True) if keep]
         bypassed = [space for space in DATA_SPACES if space not in kept]
@@ -76,7 +76,7 @@ def _factors(limits: Limits) -> str:
     return " ".join(text)
 
 
-def _spatial(rule: LevelRule, fanout: tuple[int, int]) -> dict[str, Any]:
+def _spatial(rule: LevelRule, fanout: tuple[int, int]) -> dict[str, object]:
     """Limits of the loops over a level's children. The axis of each is given where there is no choice."""
     along = [
         limits if count > 1 else {} for limits, count in zip((rule.spatial_x, rule.spatial_y), fanout, strict=True)
@@ -86,7 +86,7 @@ def _spatial(rule: LevelRule, fanout: tuple[int, int]) -> dict[str, Any]:
         own = [axis[d] for axis in along if d in axis]
         if own:
             limits[d] = None if None in own else max(n for n in own if n is not None)
-    result: dict[str, Any] = {"factors": _factors(limits)}
+    result: dict[str, object] = {"factors": _factors(limits)}
     if not any(d in along[0] and d in along[1] for d in DIMS):
         x = [d for d in DIMS if d not in along[1]]
         result |= {"permutation": "".join([*x, *along[1]]), "split": len(x)}

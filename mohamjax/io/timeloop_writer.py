@@ -16,7 +16,7 @@ import pathlib
 import re
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import jax
 import jax.numpy as jnp
@@ -31,14 +31,14 @@ from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables, Sample, predict
 from mohamjax.mapping.nest import padded_shape
 from mohamjax.runtime.struct import cast
-from mohamjax.schedule import Evaluated
+from mohamjax.schedule import Design, Evaluated
 from mohamjax.schedule.setup import Setup
 from mohamjax.workload import DIMS, WorkloadShape
 
-_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_Dumper: object = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def _plain(value: Any) -> int | float:
+def _plain(value: SupportsFloat) -> int | float:
     """A number as YAML shows it best."""
     value = float(value)
     return int(value) if value == int(value) else value
@@ -53,13 +53,13 @@ def template_architecture(template: Template, machine: Machine) -> Architecture:
     """
     taken = template.level_names
     name = next(name for name in ("MAC", *(f"MAC{i}" for i in range(len(taken) + 1))) if name not in taken)
-    whole: Any = jax.tree.map(lambda leaf: np.asarray(leaf), machine)
+    whole: Machine = jax.tree.map(lambda leaf: np.asarray(leaf), machine)
     return Architecture(template.name, taken, name, whole)
 
 
 def timeloop_documents(
     architecture: Architecture, shape: WorkloadShape | None = None, mapping: Mapping | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """Timeloop's input files as data.
 
     Args:
@@ -83,12 +83,12 @@ def timeloop_documents(
     return documents
 
 
-def _machine_documents(architecture: Architecture) -> dict[str, dict[str, Any]]:
-    machine: Any = architecture.machine
+def _machine_documents(architecture: Architecture) -> dict[str, dict[str, object]]:
+    machine: object = architecture.machine
     local = []
     for i, name in reversed(list(enumerate(architecture.level_names))):
         dram = not machine.reduces[i]
-        attributes: dict[str, Any] = {
+        attributes: dict[str, object] = {
             "word-bits": _plain(machine.word_bits[i]),
             "block-size": _plain(machine.block_words[i]),
             "width": _plain(machine.word_bits[i] * machine.block_words[i]),
@@ -129,7 +129,7 @@ def _machine_documents(architecture: Architecture) -> dict[str, dict[str, Any]]:
 
 def _second_parts(architecture: Architecture, mapping: Mapping) -> dict[str, int]:
     """Dimensions that run along both X and Y of a level, with the product of their factors along Y there."""
-    m: Any = mapping
+    m: object = mapping
     split: dict[str, int] = {}
     for i, name in enumerate(architecture.level_names):
         for letter, x, y in zip(DIMS, m.spatial[0, i], m.spatial[1, i], strict=True):
@@ -144,7 +144,7 @@ def _second_parts(architecture: Architecture, mapping: Mapping) -> dict[str, int
     return split
 
 
-def _problem(shape: WorkloadShape, split: abc.Mapping[str, int]) -> dict[str, Any]:
+def _problem(shape: WorkloadShape, split: abc.Mapping[str, int]) -> dict[str, object]:
     windows = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
     axes = {
         "Weights": ["C", "K", "R", "S", "G"],
@@ -177,12 +177,12 @@ def _problem(shape: WorkloadShape, split: abc.Mapping[str, int]) -> dict[str, An
     }
 
 
-def _mapping(architecture: Architecture, mapping: Mapping, split: abc.Mapping[str, int]) -> list[dict[str, Any]]:
-    m: Any = mapping
-    rows: list[dict[str, Any]] = []
+def _mapping(architecture: Architecture, mapping: Mapping, split: abc.Mapping[str, int]) -> list[dict[str, object]]:
+    m: object = mapping
+    rows: list[dict[str, object]] = []
     second = [SECOND[d] for d in split]
 
-    def directive(name: str, kind: str, factors: abc.Mapping[str, int], order: Sequence[str]) -> dict[str, Any]:
+    def directive(name: str, kind: str, factors: abc.Mapping[str, int], order: Sequence[str]) -> dict[str, object]:
         text = " ".join(f"{d}={int(factors.get(d, 1))}" for d in (*DIMS, *second))
         return {"target": name, "type": kind, "factors": text, "permutation": "".join(order)}
 
@@ -226,7 +226,7 @@ def write_timeloop(
     return write_documents(pathlib.Path(folder), timeloop_documents(architecture, shape, mapping))
 
 
-def write_documents(folder: pathlib.Path, documents: abc.Mapping[str, Any]) -> list[pathlib.Path]:
+def write_documents(folder: pathlib.Path, documents: abc.Mapping[str, object]) -> list[pathlib.Path]:
     """Writes a YAML file per document, by its name, into a folder that is made if absent; returns the files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -322,7 +322,7 @@ def write_timeloop_mappings(folder: str | pathlib.Path, setup: Setup, tables: Ma
     """
     folder = pathlib.Path(folder)
     application, templates = setup.application, setup.templates
-    host: Any = jax.device_get(tables)
+    host: MappingTables = jax.device_get(tables)
     with jax.enable_x64(True):
         exact = cast(setup.technology, jnp.float64)
         arrays = setup.machines(host.capacity.shape[-1], jnp.float64)
@@ -359,7 +359,7 @@ def write_timeloop_mappings(folder: str | pathlib.Path, setup: Setup, tables: Ma
 
 
 def write_timeloop_designs(
-    folder: str | pathlib.Path, evaluated: Evaluated, names: Sequence[Any] | None = None
+    folder: str | pathlib.Path, evaluated: Evaluated, names: Sequence[int | str] | None = None
 ) -> TimeloopExport:
     """Writes designs: the architecture of every chiplet, and problem and mapping of every layer that it runs.
 
@@ -384,7 +384,7 @@ def write_timeloop_designs(
     rows, skipped, labels = [], [], set()
     samples: dict[str, Sample] = {}
     for i, name in enumerate(range(len(evaluated)) if names is None else names):
-        design: Any = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.designs)
+        design: Design = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.designs)
         machines = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.reports.chiplets.machine)
         numbers = {int(tile): k for k, tile in enumerate(np.flatnonzero(design.template >= 0))}
         places: dict[tuple[int, int, int], str | None] = {}
@@ -398,7 +398,7 @@ def write_timeloop_designs(
             template, m = evaluated.templates[t], int(design.mapping[layer])
             home = f"design-{label}/{numbers[tile]:02d}-{template.name}"
             if tile not in known:
-                machine: Any = jax.tree.map(lambda leaf, tile=tile: leaf[tile], machines)
+                machine: Machine = jax.tree.map(lambda leaf, tile=tile: leaf[tile], machines)
                 known[tile] = template_architecture(template, machine)
                 write_documents(folder / home, _machine_documents(known[tile]))
             title = application.layers[layer].name

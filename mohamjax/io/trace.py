@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mohamjax.schedule.view import DesignView, Traffic
 
@@ -53,8 +53,8 @@ class _Trace:
     def __init__(self, scale: float, processes: int):
         self.scale = scale
         self.threads = processes
-        self.names: list[dict[str, Any]] = []
-        self.events: list[dict[str, Any]] = []
+        self.names: list[dict[str, object]] = []
+        self.events: list[dict[str, object]] = []
 
     def process(self, pid: int, name: str) -> None:
         """Names a process; they are shown by rising number."""
@@ -68,12 +68,12 @@ class _Trace:
         self._name("thread_sort_index", pid, {"sort_index": self.threads}, self.threads)
         return self.threads
 
-    def _name(self, kind: str, pid: int, said: dict[str, Any], tid: int | None = None) -> None:
+    def _name(self, kind: str, pid: int, said: dict[str, object], tid: int | None = None) -> None:
         where = {"pid": pid} if tid is None else {"pid": pid, "tid": tid}
         self.names.append({"name": kind, "ph": "M", **where, "args": said})
 
     def slice(
-        self, pid: int, tid: int, name: str, category: str, start: float, end: float, details: dict[str, Any]
+        self, pid: int, tid: int, name: str, category: str, start: float, end: float, details: dict[str, object]
     ) -> None:
         """A complete event; those of a track nest or follow one another."""
         begin, until = self._ns(start), self._ns(end)
@@ -88,7 +88,7 @@ class _Trace:
     def _ns(self, time: float) -> int:
         return round(time * self.scale * 1000)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """The trace in the object form."""
         return {"traceEvents": [*self.names, *self.events], "displayTimeUnit": "ns" if self.scale < 1 else "ms"}
 
@@ -99,7 +99,7 @@ def _microseconds(ns: int) -> float:
     return value if int(value * 1000.0) >= ns else math.nextafter(value, math.inf)
 
 
-def chrome_trace(rows: Iterable[TraceRow], *, time_unit: str = "s") -> dict[str, Any]:
+def chrome_trace(rows: Iterable[TraceRow], *, time_unit: str = "s") -> dict[str, object]:
     """Builds a trace: one thread per chiplet, one complete event per layer, slowed segments nested in it.
 
     Args:
@@ -129,7 +129,7 @@ def chrome_trace(rows: Iterable[TraceRow], *, time_unit: str = "s") -> dict[str,
     return trace.document()
 
 
-def design_trace(views: Sequence[DesignView]) -> dict[str, Any]:
+def design_trace(views: Sequence[DesignView]) -> dict[str, object]:
     """Builds a trace of designs, which Perfetto opens.
 
     Args:

@@ -185,7 +185,7 @@ def _drawn(application: ApplicationModel, pool: str, sample: int, seed: int) -> 
             there = [known for known in TASKS if known in owners]
             raise InputError(
                 f"the pool {pool} needs {task} networks, and {application.name} has none",
-                item="argument `pool`",
+                argument="pool",
                 remedy=f"draw from {' or '.join(there)}, or add networks of this task",
             )
     rng = np.random.default_rng(seed)

@@ -1,7 +1,6 @@
 """The design problem: networks, templates, technology, package and requirements, and the space of designs it yields."""
 
 from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
-from mohamjax.problem.evaluation import SizedDesign
 from mohamjax.problem.goals import Goals
 from mohamjax.problem.requirements import Requirements, load_requirements
 from mohamjax.problem.resolved import ResolvedRequirements, resolve
@@ -13,7 +12,6 @@ __all__ = [
     "Goals",
     "Requirements",
     "ResolvedRequirements",
-    "SizedDesign",
     "check_tables",
     "load_requirements",
     "resolve",

@@ -475,11 +475,11 @@ def _most(max_chiplets: int | None, tiles: int) -> int:
     if max_chiplets is None:
         return tiles
     if isinstance(max_chiplets, bool) or not isinstance(max_chiplets, int | np.integer) or max_chiplets < 1:
-        raise InputError(f"is {max_chiplets!r}", item="argument `max_chiplets`", remedy="use 1 or more, a whole number")
+        raise InputError(f"is {max_chiplets!r}", argument="max_chiplets", remedy="use 1 or more, a whole number")
     if max_chiplets > tiles:
         raise InputError(
             f"{max_chiplets} exceeds the {tiles} tiles of the package",
-            item="argument `max_chiplets`",
+            argument="max_chiplets",
             remedy="lower it or give the package more tiles",
         )
     return int(max_chiplets)

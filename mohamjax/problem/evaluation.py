@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.problem.space import DesignSpace
-from mohamjax.runtime.struct import Rows, record
-from mohamjax.schedule import Design, DesignReport
+from mohamjax.schedule import Design, DesignReport, SizedDesign
 from mohamjax.schedule import report as report_on_bench
-from mohamjax.schedule.design import adequate
-
-
-@record
-class SizedDesign(Rows):
-    """A design whose chiplets have stated sizes, as files may give them; `evaluate` and `report` take it as a design.
-
-    Attributes:
-        design: the chromosome.
-        capacity: `[S, V]` float, words per buffer instance; -1 where the chiplet is just large enough.
-        fanout: `[S, V, 2]` float, likewise.
-    """
-
-    design: Design
-    capacity: jax.Array
-    fanout: jax.Array
-
-    def _first(self) -> Any:
-        return self.design.order
-
-
-# ---------------------------------------------------------------- mappings
+from mohamjax.schedule.validity import mappings_fit, sound_genes
 
 
 def _checked(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, SizedDesign | None]:
@@ -65,17 +42,6 @@ def _checked(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, 
     return jax.tree.map(jnp.asarray, genes), sized
 
 
-def _sound(design: Design, space: DesignSpace) -> jax.Array:
-    """`[]` bool, the genes mean a design: all indices exist, each layer is on a chiplet, the order names all layers."""
-    evaluation, templates = space.evaluation, space.genetics.count.shape[1]
-    tile = jnp.clip(design.assignment, 0, len(design.template) - 1)
-    template = jnp.where(tile == design.assignment, design.template[tile], -1)
-    room = space.genetics.count[evaluation.unique, jnp.clip(template, 0, templates - 1)]
-    placed = (template >= 0) & (design.mapping >= 0) & (design.mapping < room)
-    listed = jnp.sort(design.order) == jnp.arange(len(design.order))
-    return jnp.all(placed | ~evaluation.layer_mask) & jnp.all(listed) & jnp.all(design.template < templates)
-
-
 def _stated(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, tuple[jax.Array, jax.Array] | None]:
     """As `_checked`, the sizes in the dtype of the space."""
     genes, sized = _checked(design, space)
@@ -94,7 +60,12 @@ def fits_space(design: Design | SizedDesign, space: DesignSpace) -> jax.Array:
 
 
 def _fits(genes: Design, sizes: tuple[jax.Array, jax.Array] | None, space: DesignSpace) -> jax.Array:
-    return adequate(genes, space.evaluation, sizes) & _sound(genes, space)
+    evaluation = space.evaluation
+    unique, mask = evaluation.unique, evaluation.layer_mask
+    found = sound_genes(genes, unique, space.genetics.count)
+    sound = found.listed & found.known.all() & (found.mapped | ~mask).all()
+    design = genes if sizes is None else SizedDesign(design=genes, capacity=sizes[0], fanout=sizes[1])
+    return jnp.asarray(sound & mappings_fit(design, evaluation.tables, unique, mask))
 
 
 def report(design: Design | SizedDesign, space: DesignSpace) -> DesignReport:
@@ -145,6 +116,3 @@ def evaluate(design: Design | SizedDesign, space: DesignSpace) -> jax.Array:
         ((64, 3), True)
     """
     return report(design, space).objectives
-
-
-# ---------------------------------------------------------------- search

@@ -48,13 +48,13 @@ class Goals:
         if len(self.weights) != len(self.objectives):
             raise InputError(
                 f"are {len(self.weights)}, there are {len(self.objectives)} objectives",
-                item="argument `weights`",
+                argument="weights",
                 remedy="give an exponent for each",
             )
         for name, weight in zip(self.objectives, self.weights, strict=True):
             if weight and not measure_named(name).log:
                 raise InputError(
                     f"give {name} an exponent, which may be zero or less",
-                    item="argument `weights`",
+                    argument="weights",
                     remedy=f"give it 0, or minimise it alone: the argument `objective={name}`",
                 )

@@ -24,7 +24,7 @@ from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import WEIGHTS, PlanTables
 from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import take
-from mohamjax.schedule import Design, Evaluated
+from mohamjax.schedule import Design, Evaluated, SizedDesign
 from mohamjax.schedule.ensemble import reevaluate_models
 from mohamjax.search.plans import THRIFT, Plan, by_upward_rank, placed
 from mohamjax.workload import ApplicationModel, Ensemble, Member
@@ -133,10 +133,8 @@ def reschedule(
         rows = np.minimum(np.arange(first, first + _ROWS), len(packages.template) - 1)
         parts.append(_designs(_rows_of(packages, rows), genetics, plans, tables))
     designs, runs = jax.tree.map(lambda *x: np.concatenate(x)[: len(packages.template)], *parts)
-    evaluated = reevaluate_models(
-        applications, problem.setup, tables.mapping, np.asarray(tables.count), designs,
-        sizes=(packages.capacity, packages.fanout),
-    )  # fmt: skip
+    own = SizedDesign(design=designs, capacity=packages.capacity, fanout=packages.fanout)
+    evaluated = reevaluate_models(applications, problem.setup, tables.mapping, np.asarray(tables.count), own)
     found, first = [], 0
     for own in evaluated:
         layers = own.application.layers

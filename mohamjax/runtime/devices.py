@@ -21,7 +21,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from mohamjax.errors import InputError
+from mohamjax.errors import Argument, InputError
 from mohamjax.runtime.platforms import Options
 
 if TYPE_CHECKING:
@@ -207,11 +207,18 @@ class _Parts(TypedDict):
     message: str
     file: str | None
     item: str | None
+    argument: Argument | None
     remedy: str | None
 
 
 def _parts(error: InputError) -> _Parts:
-    return {"message": error.message, "file": error.file, "item": error.item, "remedy": error.remedy}
+    return {
+        "message": error.message,
+        "file": error.file,
+        "item": error.item,
+        "argument": error.argument,
+        "remedy": error.remedy,
+    }
 
 
 def _is_key(leaf: object) -> bool:
@@ -263,7 +270,7 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
         return devices
     known = jax.devices()
     ring: tuple[jax.Device, ...]
-    name = f"argument `devices={devices}`" if isinstance(devices, int | str) else "argument `devices`"
+    name = Argument("devices", value=devices if isinstance(devices, int | str) else None)
     if devices == "all":
         ring = tuple(known)
     elif isinstance(devices, int) and not isinstance(devices, bool) and devices >= 1:
@@ -271,7 +278,7 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
             there = "is 1 device" if len(known) == 1 else f"are {len(known)} devices"
             raise InputError(
                 f"there {there} of kind {known[0].device_kind}",
-                item=name,
+                argument=name,
                 remedy=f"ask for {len(known)} at most, or make a processor show more: "
                 f"the flag xla_force_host_platform_device_count={devices} in XLA_FLAGS",
             )
@@ -279,13 +286,13 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
     elif isinstance(devices, Sequence) and devices and all(isinstance(one, jax.Device) for one in devices):
         ring = tuple(devices)
         if len(set(ring)) < len(ring):
-            raise InputError("names a device twice", item=name, remedy="name each once")
+            raise InputError("names a device twice", argument=name, remedy="name each once")
     else:
-        raise InputError("says nothing about devices", item=name, remedy="give a number from 1, or `all`")
+        raise InputError("says nothing about devices", argument=name, remedy="give a number from 1, or `all`")
     if jax.process_count() > 1 and {one.process_index for one in ring} != set(range(jax.process_count())):
         raise InputError(
             f"{len(ring)} devices are not of all {jax.process_count()} processes",
-            item=name,
+            argument=name,
             remedy="take all of them: all",
         )
     return None if ring == (known[0],) else Devices(ring)
@@ -349,7 +356,7 @@ def join(coordinator: str, processes: int | None = None, process: int | None = N
     elif (processes, process) != (None, None):
         raise InputError(
             "the cluster says that",
-            item="argument `processes`" if processes is not None else "argument `process`",
+            argument="processes" if processes is not None else "process",
             remedy="leave it out, or give the address of the first process",
         )
     wait_s = min(wait_s, _LONGEST_S)
@@ -370,14 +377,14 @@ def join(coordinator: str, processes: int | None = None, process: int | None = N
         whom = "the other processes" if process == 0 else f"the first process, {coordinator},"
         raise InputError(
             f"{whom if coordinator != 'auto' else 'the other processes'} did not answer within {wait_s:g} s",
-            item="argument `coordinator`",
+            argument="coordinator",
             remedy="start all processes at about the same time, with one address that all can reach",
         )
     if outcome[0] is not None:
         told = str(outcome[0]).strip().splitlines() or [type(outcome[0]).__name__]
         raise InputError(
             f"JAX cannot bring the processes together: {told[0].rstrip('.')}",
-            item="argument `coordinator`",
+            argument="coordinator",
             remedy="give address and port of the first process, and the arguments `processes` and `process`",
         ) from None
 
@@ -394,16 +401,14 @@ def _address(coordinator: str, processes: int | None, process: int | None) -> _A
     """Where a process finds the others."""
     host, _, port = coordinator.rpartition(":")
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
-        raise InputError(
-            f"{coordinator!r} is no address", item="argument `coordinator`", remedy="give HOST:PORT, or `auto`"
-        )
+        raise InputError(f"{coordinator!r} is no address", argument="coordinator", remedy="give HOST:PORT, or `auto`")
     if processes is None or process is None:
         name = "processes" if processes is None else "process"
-        raise InputError("is missing", item=f"argument `{name}`", remedy="an address wants both of them")
+        raise InputError("is missing", argument=name, remedy="an address wants both of them")
     if not 0 <= process < processes:
         raise InputError(
             f"is {process} of {processes} processes",
-            item="argument `process`",
+            argument="process",
             remedy=f"count from 0 to {processes - 1}",
         )
     return {"coordinator_address": coordinator, "num_processes": processes, "process_id": process}

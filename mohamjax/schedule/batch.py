@@ -5,10 +5,13 @@ Axes: N designs, L layers, S tiles, V levels, U unique layers, T templates, M ma
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers
@@ -16,17 +19,48 @@ from mohamjax.mapping.tables import column_shapes, tabulate_sets
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.kept_programs import kept_jit
 from mohamjax.runtime.struct import cast, take
-from mohamjax.schedule.design import Design, adequate, report
-from mohamjax.schedule.evaluated import misfit_of
+from mohamjax.schedule.design import Design, EvaluationArrays, SizedDesign, report
 from mohamjax.schedule.evaluation_arrays import evaluation_arrays
 from mohamjax.schedule.setup import Setup
-from mohamjax.workload import ApplicationModel
+from mohamjax.schedule.validity import invalid, mappings_fit
 
 BLOCK = 256
-"""Designs of a block."""
+"""Designs of a block on one device."""
+
+_COUNTED = 16
+"""Arrays of chiplets with up to so many units along an axis are counted in any case (`evaluation_arrays`)."""
+
+Inputs = TypeVar("Inputs", Design, SizedDesign)
+Told = TypeVar("Told")
 
 
-class SetTables:
+def run_blocks(
+    program: Callable[[Inputs, EvaluationArrays], Told], designs: Inputs, evaluation: EvaluationArrays, width: int
+) -> Told:
+    """What a program says of designs, block by block, as NumPy arrays.
+
+    One block leaves the device before the next one is begun, so that memory is bounded by a block.
+
+    Args:
+        program: takes `[width]` designs and the evaluation; gives a pytree whose leaves have a leading axis `[width]`.
+        designs: leading axis `[N]`, N >= 1, NumPy leaves.
+        evaluation: everything else.
+        width: designs of a block; the last block is filled up with the last design.
+    """
+    number, whole = len(designs), None
+    for first in range(0, number, width):
+        rows = np.minimum(np.arange(first, first + width), number - 1)
+        found = jax.device_get(program(take(designs, rows), evaluation))
+        if whole is None:
+            whole = jax.tree.map(lambda leaf: np.empty((number, *leaf.shape[1:]), leaf.dtype), found)
+        own = slice(first, min(first + width, number))
+        for out, leaf in zip(jax.tree.leaves(whole), jax.tree.leaves(found), strict=True):
+            out[own] = leaf[: own.stop - own.start]
+    assert whole is not None  # there is at least one design
+    return whole
+
+
+class _NestTables:
     """Pareto tables that grow: each loop nest of a set is tabulated once, when it comes.
 
     Args:
@@ -35,20 +69,17 @@ class SetTables:
         dtype: float dtype.
     """
 
-    def __init__(self, setup: Setup, levels: int, dtype: Any) -> None:
+    def __init__(self, setup: Setup, levels: int, dtype: np.dtype) -> None:
         layers = setup.application.unique_layers
         self._shape = len(layers), len(setup.templates)
-        self._dtype = np.dtype(dtype)
-        with self._precision():
+        self._dtype = dtype
+        with in_precision(dtype):
             self._layers = jax.device_get(stacked_layers(unique.shape for unique in layers))
             self.arrays = setup.machines(levels, dtype)
             self._templates = jax.device_get(self.arrays)
             self._technology = cast(setup.technology, dtype)
         self._rows: MappingTables | None = None  # [B, ...], one nest each
         self._place: dict[tuple[int, int, int], int] = {}
-
-    def _precision(self) -> Any:
-        return jax.enable_x64(self._dtype == np.float64)
 
     def tables(self, mappings: Mapping, count: np.ndarray) -> MappingTables:
         """The tables of sets of which those asked for before are the first entries.
@@ -60,188 +91,161 @@ class SetTables:
         Returns:
             The tables with M padded to a power of two, NumPy leaves.
         """
+        self._add(mappings, count)
+        most = max(16, 1 << (max(1, int(count.max())) - 1).bit_length())
+        at = np.full((*self._shape, most), -1)
+        for (u, t, m), row in self._place.items():
+            at[u, t, m] = row
+        assert self._rows is not None
+        rows: MappingTables = jax.tree.map(lambda leaf: leaf[:, 0][np.maximum(at, 0)], self._rows)
+        columns = {name: np.asarray(getattr(rows, name)) for name in column_shapes(*mappings.keep.shape[-2:])}
+        for name, column in columns.items():
+            column[at < 0] = np.inf if name == "objectives" else 0
+        return dataclasses.replace(rows, count=np.asarray(count, np.int32), **columns)
+
+    def _add(self, mappings: Mapping, count: np.ndarray) -> None:
+        """Tabulates the nests that are new."""
         new = [
             (u, t, m)
             for u, t in np.argwhere(count)
             for m in range(count[u, t])
             if (int(u), int(t), m) not in self._place
         ]
-        if new:
-            u, t, m = np.asarray(new).T
-            start = len(self._place)
-            self._place |= {key: start + i for i, key in enumerate(new)}
-            with self._precision():
-                found = tabulate_sets(
-                    take(self._layers, u),
-                    take(self._templates, t),
-                    self._technology,
-                    jax.tree.map(lambda leaf: np.asarray(leaf)[u, t, m][:, None], mappings),
-                    np.ones(len(new), int),
-                )
-            found = jax.tree.map(lambda leaf: np.asarray(leaf), found)
-            one = dataclasses.replace(found, count=found.count[:, None])
-            old = self._rows
-            self._rows = one if old is None else jax.tree.map(lambda *x: np.concatenate(x), old, one)
-        most = max(16, 1 << (max(1, int(count.max())) - 1).bit_length())
-        at = np.full((*self._shape, most), -1)
-        for (u, t, m), row in self._place.items():
-            at[u, t, m] = row
-        assert self._rows is not None
-        rows = jax.tree.map(lambda leaf: leaf[:, 0][np.maximum(at, 0)], self._rows)
-        columns: dict[str, Any] = {"count": np.asarray(count, np.int32)}
-        for name in column_shapes(*mappings.keep.shape[-2:]):
-            column = getattr(rows, name)
-            column[at < 0] = np.inf if name == "objectives" else 0
-            columns[name] = column
-        return MappingTables(mapping=rows.mapping, **columns)
+        if not new:
+            return
+        u, t, m = np.asarray(new).T
+        start = len(self._place)
+        self._place |= {key: start + i for i, key in enumerate(new)}
+        with in_precision(self._dtype):
+            found = tabulate_sets(
+                take(self._layers, u),
+                take(self._templates, t),
+                self._technology,
+                jax.tree.map(lambda leaf: np.asarray(leaf)[u, t, m][:, None], mappings),
+                np.ones(len(new), int),
+            )
+        found = jax.tree.map(lambda leaf: np.asarray(leaf), found)
+        one = dataclasses.replace(found, count=found.count[:, None])
+        old = self._rows
+        self._rows = one if old is None else jax.tree.map(lambda *x: np.concatenate(x), old, one)
+
+
+def in_precision(dtype: np.dtype) -> contextlib.AbstractContextManager[object]:
+    """JAX's 64-bit mode where the dtype needs it, and not where it does not."""
+    return jax.enable_x64(dtype == np.float64)
 
 
 @kept_jit
-def _objectives(designs: Design, evaluation: Any) -> tuple[jax.Array, jax.Array]:
-    return jax.vmap(lambda design: (report(design, evaluation).objectives, adequate(design, evaluation)))(designs)
+def _objectives(designs: Design, evaluation: EvaluationArrays) -> tuple[jax.Array, jax.Array]:
+    def one(design: Design) -> tuple[jax.Array, jax.Array]:
+        return report(design, evaluation).objectives, _fits(design, evaluation)
+
+    return jax.vmap(one)(designs)
 
 
 @kept_jit
-def _sized_objectives(sized: tuple[Design, Any], evaluation: Any) -> tuple[jax.Array, jax.Array]:
-    def one(design: Design, own: Any) -> tuple[jax.Array, jax.Array]:
-        return report(design, evaluation, own).objectives, adequate(design, evaluation, own)
+def _sized_objectives(designs: SizedDesign, evaluation: EvaluationArrays) -> tuple[jax.Array, jax.Array]:
+    def one(own: SizedDesign) -> tuple[jax.Array, jax.Array]:
+        return report(own.design, evaluation, own.sizes).objectives, _fits(own, evaluation)
 
-    return jax.vmap(one)(*sized)
+    return jax.vmap(one)(designs)
 
 
-@dataclasses.dataclass(frozen=True)
-class DesignBlocks:
-    """The evaluation of designs of one problem over given tables, block by block.
+def _fits(design: Design | SizedDesign, evaluation: EvaluationArrays) -> jax.Array:
+    return jnp.asarray(mappings_fit(design, evaluation.tables, evaluation.unique, evaluation.layer_mask))
 
-    One program serves all blocks of problems of equal shapes, whatever the number of designs; there is a second one for
-    designs with stated sizes. Blocks are of one size, the last one filled up.
 
-    Attributes:
+Nests = Callable[[], tuple[Mapping, np.ndarray]]
+"""Gives the loop nests of designs, leading axes `[U, T, M]`, and how many there are of each set, `[U, T]`."""
+
+
+class DesignEvaluator:
+    """Evaluates designs of one setup, whose loop nests may grow in number from call to call.
+
+    One program serves all blocks of setups of equal shapes, whatever the number of designs; there is a second one for
+    designs with stated sizes.
+
+    Args:
         setup: networks and hardware.
-        tables: Pareto tables, NumPy leaves.
-        evaluation: on the device, or on all of them.
-        devices: over which blocks are spread, each having one of `BLOCK` designs; None for the one that JAX takes.
+        levels: V.
+        float32: whether in single precision, and not in double.
+        devices: over which blocks are spread; None for the one that JAX takes.
     """
 
-    setup: Setup
-    tables: MappingTables
-    evaluation: Any
-    devices: Devices | None = None
+    def __init__(self, setup: Setup, levels: int, *, float32: bool = False, devices: Devices | None = None) -> None:
+        self._setup, self._devices = setup, devices
+        self._dtype = np.dtype(np.float32 if float32 else np.float64)
+        self._nests = _NestTables(setup, levels, self._dtype)
+        self._built: tuple[MappingTables, EvaluationArrays] | None = None
+        self._built_for: tuple[int, tuple[bytes, ...]] = (0, ())
 
-    @classmethod
-    def over(
-        cls,
-        setup: Setup,
-        tables: MappingTables,
-        arrays: Any,
-        given: tuple[Any, Any] | None = None,
-        devices: Devices | None = None,
-    ) -> DesignBlocks:
-        """Builds the evaluation in the precision of the tables; `given` as in `evaluation_arrays`."""
-        with jax.enable_x64(np.asarray(tables.cycles).dtype == np.float64):
-            evaluation = evaluation_arrays(setup, tables, given=given, arrays=arrays)
-            evaluation = evaluation if devices is None else devices.copied(evaluation)
-        return cls(setup, tables, evaluation, devices)
-
-    def evaluate(
-        self, designs: Design, sizes: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> tuple[np.ndarray, list[str]]:
+    def evaluate(self, designs: SizedDesign, nests: Nests, number: int) -> tuple[np.ndarray, list[str]]:
         """Objectives of designs, and why each that is invalid is so.
 
         Args:
-            designs: leading axis `[N]`, N >= 1, layers not padded, genes that `sound_genes` takes.
-            sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of the chiplets, -1 where they are to be just large
-                enough; default that everywhere.
+            designs: leading axis `[N]`, N >= 1, NumPy leaves, layers not padded, genes sound (`gene_faults`).
+            nests: gives the loop nests.
+            number: of loop nests in all; those that were there in the last call are still the first of their sets.
 
         Returns:
             `[N, 3]` float, latency [s], energy [J], area [mm^2], and N texts, empty where the design is valid.
         """
-        number = len(designs.template)
-        dtype = np.asarray(self.tables.cycles).dtype
-        inputs: Any = self._padded(designs)
-        stated = sizes is not None and any((size >= 0).any() for size in sizes)
-        if stated:
-            assert sizes is not None
-            inputs = inputs, tuple(np.asarray(size, dtype) for size in sizes)
-        parts = []
-        program = _sized_objectives if stated else _objectives
-        program = program if self.devices is None else self.devices.over(program)
-        width = BLOCK * (1 if self.devices is None else len(self.devices))
-        with jax.enable_x64(dtype == np.float64):
-            for first in range(0, number, width):
-                rows = np.minimum(np.arange(first, first + width), number - 1)
-                parts.append(program(jax.tree.map(lambda leaf, rows=rows: leaf[rows], inputs), self.evaluation))
-            objectives, good = (np.concatenate(part)[:number] for part in zip(*jax.device_get(parts), strict=True))
-        good &= np.isfinite(objectives).all(axis=1)
-        reasons = [""] * number
-        for k in np.flatnonzero(~good):
-            own = None if sizes is None else (sizes[0][k], sizes[1][k])
-            design = jax.tree.map(lambda leaf, k=k: leaf[k], designs)
-            told = misfit_of(design, self.tables, self.setup, own)
-            reasons[k] = told or "its objectives are not finite"
-        return objectives, reasons
+        tables, evaluation = self._over(designs, nests, number)
+        objectives, fit = self._run(designs, evaluation)
+        return objectives, invalid(designs, tables, self._setup, objectives, ~fit)
 
-    def _padded(self, designs: Design) -> Design:
-        """Designs with as many layers as the evaluation has: padded ones come last."""
-        layers, total = np.asarray(designs.order).shape[1], self.evaluation.unique.shape[0]
-        rest = np.broadcast_to(np.arange(layers, total, dtype=np.int32), (len(designs.template), total - layers))
-        more = ((0, 0), (0, total - layers))
-        genes: dict[str, Any] = {
-            "order": np.concatenate([np.asarray(designs.order, np.int32), rest], axis=1),
-            "assignment": np.pad(np.asarray(designs.assignment, np.int32), more),
-            "mapping": np.pad(np.asarray(designs.mapping, np.int32), more),
-            "template": np.asarray(designs.template, np.int32),
-        }
-        return Design(**genes)
+    def _run(self, designs: SizedDesign, evaluation: EvaluationArrays) -> tuple[np.ndarray, np.ndarray]:
+        """Objectives `[N, 3]`, and which designs' mappings fit, `[N]`."""
+        genes = _padded(designs.design, evaluation.unique.shape[0])
+        with in_precision(self._dtype):
+            if designs.states_sizes:
+                capacity, fanout = (np.asarray(size, self._dtype) for size in designs.sizes)
+                sized = SizedDesign(design=genes, capacity=capacity, fanout=fanout)
+                return self._blocks(_sized_objectives, sized, evaluation)
+            return self._blocks(_objectives, genes, evaluation)
+
+    def _blocks(
+        self, program: Callable[[Inputs, EvaluationArrays], Told], designs: Inputs, evaluation: EvaluationArrays
+    ) -> Told:
+        if self._devices is None:
+            return run_blocks(program, designs, evaluation, BLOCK)
+        return run_blocks(self._devices.over(program), designs, evaluation, BLOCK * len(self._devices))
+
+    def _over(self, designs: SizedDesign, nests: Nests, number: int) -> tuple[MappingTables, EvaluationArrays]:
+        """Tables and evaluation, built anew where there are more nests or chiplets of other large arrays than before.
+
+        Chiplets of smaller arrays need nothing new: those are all counted.
+        """
+        fanout = np.asarray(designs.fanout)
+        wide = (fanout > _COUNTED).any(axis=(2, 3))
+        given = (np.asarray(designs.design.template)[wide], fanout[wide]) if wide.any() else None
+        if given is None and self._built is not None and self._built_for[0] == number:
+            return self._built  # what larger arrays there are does not matter
+        arrays = () if given is None else tuple(np.unique(np.c_[given[0], given[1].reshape(len(given[0]), -1)], axis=0))
+        state = number, tuple(row.tobytes() for row in arrays)
+        if self._built is None or state != self._built_for:
+            self._built = self._build(self._nests.tables(*nests()), given)
+            self._built_for = state
+        return self._built
+
+    def _build(
+        self, tables: MappingTables, given: tuple[np.ndarray, np.ndarray] | None
+    ) -> tuple[MappingTables, EvaluationArrays]:
+        """The tables, and the evaluation on the device or on all of them; `given` as of `evaluation_arrays`."""
+        with in_precision(self._dtype):
+            evaluation = evaluation_arrays(self._setup, tables, given=given, arrays=self._nests.arrays)
+            return tables, evaluation if self._devices is None else self._devices.copied(evaluation)
 
 
-def sound_genes(designs: Design, application: ApplicationModel, count: np.ndarray) -> np.ndarray:
-    """Which chromosomes mean a design: `[N]` bool.
-
-    Args:
-        designs: leading axis `[N]`, NumPy leaves, layers not padded.
-        application: networks.
-        count: `[U, T]` int, mappings of each set.
-    """
-    order, tile, mapping, template = (
-        np.asarray(leaf, np.int64) for leaf in (designs.order, designs.assignment, designs.mapping, designs.template)
+def _padded(designs: Design, total: int) -> Design:
+    """Designs with `total` layers, NumPy leaves: padded ones come last."""
+    layers = designs.order.shape[1]
+    rest = np.broadcast_to(np.arange(layers, total, dtype=np.int32), (len(designs), total - layers))
+    more = ((0, 0), (0, total - layers))
+    return dataclasses.replace(
+        designs,
+        order=np.concatenate([np.asarray(designs.order, np.int32), rest], axis=1),
+        assignment=np.pad(np.asarray(designs.assignment, np.int32), more),
+        mapping=np.pad(np.asarray(designs.mapping, np.int32), more),
+        template=np.asarray(designs.template, np.int32),
     )
-    layers, tiles = order.shape[1], template.shape[1]
-    good = (np.sort(order, axis=1) == np.arange(layers)).all(axis=1)
-    place = np.zeros_like(order)
-    np.put_along_axis(place, np.clip(order, 0, layers - 1), np.arange(layers)[None], axis=1)
-    edges = [(p, i) for i, layer in enumerate(application.layers) for p in layer.predecessors]
-    if edges:
-        before, after = np.asarray(edges).T
-        good &= (place[:, before] < place[:, after]).all(axis=1)
-    good &= ((tile >= 0) & (tile < tiles)).all(axis=1)
-    good &= ((template >= -1) & (template < count.shape[1])).all(axis=1)
-    own = np.take_along_axis(template, np.clip(tile, 0, tiles - 1), axis=1)
-    room = np.asarray(count)[np.asarray(application.unique_of_layer), np.clip(own, 0, count.shape[1] - 1)]
-    return good & ((own >= 0) & (mapping >= 0) & (mapping < room)).all(axis=1)
-
-
-def gene_fault(design: Design, application: ApplicationModel, count: np.ndarray) -> str:
-    """Why one chromosome means no design; empty where `sound_genes` takes it."""
-    order, tile, mapping, template = (
-        np.asarray(leaf).tolist() for leaf in (design.order, design.assignment, design.mapping, design.template)
-    )
-    layers = application.layers
-    if sorted(order) != list(range(len(layers))):
-        return "`order` does not name every layer once"
-    place = {layer: i for i, layer in enumerate(order)}
-    for layer in order:
-        late = [p for p in layers[layer].predecessors if place[p] > place[layer]]
-        name = f"layer {layer} ({layers[layer].name})"
-        if late:
-            return f"{name}: stands before layer {late[0]} ({layers[late[0]].name}), on which it depends"
-        if not 0 <= tile[layer] < len(template) or template[tile[layer]] < 0:
-            return f"{name}: runs on tile {tile[layer]}, which holds no chiplet"
-        kind = template[tile[layer]]
-        if kind >= count.shape[1]:
-            return f"tile {tile[layer]} holds template {kind}, which does not exist"
-        room = count[application.unique_of_layer[layer], kind]
-        if not 0 <= mapping[layer] < room:
-            return f"{name}: there is no mapping {mapping[layer]} of it on template {kind}, which has {room}"
-    strange = [kind for kind in template if not -1 <= kind < count.shape[1]]
-    return f"`template` names template {strange[0]}, which does not exist" if strange else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, leakage, nop_energy, resize
 from mohamjax.mapping import MappingTables, Wires, hop_columns
@@ -22,6 +23,10 @@ OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
 
 CYCLE_S = 1e-9
 """Seconds of a cycle: every template runs at 1 GHz (MOHaM, Table 4)."""
+
+
+Sizes = tuple[jax.Array | np.ndarray, jax.Array | np.ndarray]
+"""Capacities `[S, V]` and fanouts `[S, V, 2]` of the chiplets of a design, -1 where they are just large enough."""
 
 
 @record
@@ -41,6 +46,42 @@ class Design(Rows):
     assignment: jax.Array
     mapping: jax.Array
     template: jax.Array
+
+
+@record
+class SizedDesign(Rows):
+    """A design whose chiplets may have stated sizes, as in a file; with a leading axis, many.
+
+    `mj.evaluate` and `mj.report` take it as a design.
+
+    Attributes:
+        design: the chromosome.
+        capacity: `[S, V]` float, words per buffer instance; -1 where the chiplet is just large enough.
+        fanout: `[S, V, 2]` float, children along X and Y; -1 where the chiplet is just large enough.
+    """
+
+    design: Design
+    capacity: jax.Array | np.ndarray
+    fanout: jax.Array | np.ndarray
+
+    def _first(self) -> jax.Array:
+        return self.design.order
+
+    @property
+    def sizes(self) -> Sizes:
+        """Capacities and fanouts."""
+        return self.capacity, self.fanout
+
+    @property
+    def states_sizes(self) -> bool:
+        """Whether any size is stated; for arrays that are not traced."""
+        return any(bool((np.asarray(size) >= 0).any()) for size in self.sizes)
+
+
+def sized(design: Design, levels: int) -> SizedDesign:
+    """Designs with any leading axes whose chiplets are just large enough; sizes of `levels` levels, in NumPy."""
+    shape = *np.shape(design.template), levels
+    return SizedDesign(design=design, capacity=np.full(shape, -1.0), fanout=np.full((*shape, 2), -1.0))
 
 
 @record
@@ -162,9 +203,7 @@ def _places(occupied: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.sum(occupied), jnp.where(occupied, jnp.cumsum(occupied) - 1, 0)
 
 
-def chiplets(
-    design: Design, evaluation: EvaluationArrays, sizes: tuple[jax.Array, jax.Array] | None = None
-) -> Chiplets:
+def chiplets(design: Design, evaluation: EvaluationArrays, sizes: Sizes | None = None) -> Chiplets:
     """Sizes the chiplets: each takes the maximum of every capacity and fanout over its layers.
 
     Args:
@@ -209,24 +248,6 @@ def _area(machine: Machine) -> jax.Array:
     """`mapping.area`, rounded alike in every program."""
     instances = jnp.where(machine.level_mask, machine.instances, 0)
     return steady_sum(machine.area * instances) + not_negative(machine.mac_area * machine.mac_instances)
-
-
-def adequate(
-    design: Design, evaluation: EvaluationArrays, sizes: tuple[jax.Array, jax.Array] | None = None
-) -> jax.Array:
-    """Whether every mapping fits its template, and every chiplet of stated sizes its layers: `[]` bool.
-
-    Args:
-        design: the chromosome.
-        evaluation: everything else.
-        sizes: capacities and fanouts that are given, see `chiplets`.
-    """
-    fit = jnp.all(jnp.isfinite(evaluation.tables.objectives[_rows(design, evaluation)][:, 2]) | ~evaluation.layer_mask)
-    if sizes is not None:
-        least = chiplets(design, evaluation)
-        for stated, need in zip(sizes, (least.capacity, least.fanout), strict=True):
-            fit &= jnp.all((stated < 0) | (stated >= need))
-    return fit
 
 
 def _demand(design: Design, evaluation: EvaluationArrays) -> tuple[jax.Array, jax.Array]:
@@ -328,7 +349,7 @@ def _sums(
 
 
 def energy_and_area(
-    design: Design, evaluation: EvaluationArrays, sizes: tuple[jax.Array, jax.Array] | None = None
+    design: Design, evaluation: EvaluationArrays, sizes: Sizes | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """Energy [J] and area [mm^2] of one design, `[]` each: the objectives of `report` that need no timeline.
 
@@ -357,9 +378,7 @@ def _static_energy(design: Design, evaluation: EvaluationArrays, chips: Chiplets
     return jnp.where(chips.occupied, leaks * ns * share, 0)
 
 
-def report(
-    design: Design, evaluation: EvaluationArrays, sizes: tuple[jax.Array, jax.Array] | None = None
-) -> DesignReport:
+def report(design: Design, evaluation: EvaluationArrays, sizes: Sizes | None = None) -> DesignReport:
     """Evaluates one design in detail.
 
     Pure; neither jitted nor vmapped here. Shapes as in the classes; the float dtype is that of `evaluation.tables`.

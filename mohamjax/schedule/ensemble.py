@@ -22,7 +22,16 @@ import numpy as np
 from mohamjax.mapping import Mapping, MappingTables, Wires
 from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import record, take
-from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport, EvaluationArrays, chiplets, report_on
+from mohamjax.schedule.design import (
+    CYCLE_S,
+    Chiplets,
+    Design,
+    DesignReport,
+    EvaluationArrays,
+    SizedDesign,
+    chiplets,
+    report_on,
+)
 from mohamjax.schedule.evaluated import Evaluated, evaluated_on_bench
 from mohamjax.schedule.fluid import padded_jobs, predecessor_bits
 from mohamjax.schedule.setup import Setup
@@ -171,16 +180,14 @@ def _places(application: ApplicationModel, everyone: ApplicationModel) -> np.nda
 
 
 @jit_o1
-def _model_reports(
-    designs: Design, capacity: jax.Array, fanout: jax.Array, evaluation: EvaluationArrays, models: Models
-) -> tuple[Design, DesignReport]:
+def _model_reports(designs: SizedDesign, evaluation: EvaluationArrays, models: Models) -> tuple[Design, DesignReport]:
     """Designs of the models and their reports, `[N, A]`."""
 
-    def one(design: Design, capacity: jax.Array, fanout: jax.Array) -> tuple[Design, DesignReport]:
-        chips = chiplets(design, evaluation, (capacity, fanout))
-        return model_designs(design, models), model_reports(design, evaluation, models, chips)
+    def one(own: SizedDesign) -> tuple[Design, DesignReport]:
+        chips = chiplets(own.design, evaluation, own.sizes)
+        return model_designs(own.design, models), model_reports(own.design, evaluation, models, chips)
 
-    return jax.vmap(one)(designs, capacity, fanout)
+    return jax.vmap(one)(designs)
 
 
 def reevaluate_models(
@@ -188,9 +195,7 @@ def reevaluate_models(
     setup: Setup,
     mappings: Mapping,
     count: np.ndarray,
-    designs: Design,
-    *,
-    sizes: tuple[np.ndarray, np.ndarray] | None = None,
+    designs: Design | SizedDesign,
 ) -> list[Evaluated]:
     """Evaluates designs for several application models from their loop nests on, in double precision.
 
@@ -199,18 +204,15 @@ def reevaluate_models(
         setup: the hardware; its networks do not count.
         mappings: loop nests of the joined application's unique layers, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
-        designs: of the joined application, leading axis `[N]`, N >= 1.
-        sizes: capacities and fanouts that are given, see `reevaluate`; chiplets of no stated size are large
-            enough for all models.
+        designs: of the joined application, leading axis `[N]`, N >= 1. Chiplets without stated sizes are large enough
+            for all models.
 
     Returns:
         For every model the designs `[N]` with its schedules, on the same chiplets.
     """
     everyone = joined(applications)
     program = functools.partial(_model_reports, models=models_of(applications))
-    tables, wires, (parts, reports) = evaluated_on_bench(
-        program, setup.of(everyone), mappings, count, designs, sizes, False
-    )
+    tables, wires, (parts, reports) = evaluated_on_bench(program, setup.of(everyone), mappings, count, designs)
     found = []
     for a, application in enumerate(applications):
         own: DesignReport = take(reports, (slice(None), a))

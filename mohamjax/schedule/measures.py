@@ -223,10 +223,10 @@ def measure_named(name: str) -> Measure:
             value=_of_network,
             extent=lambda extremes, network: (float(extremes.least[network]), extremes.longest),
         )  # fmt: skip
-    return MEASURES[choice(name, (*MEASURES, f"{_OF_A_NETWORK}NETWORK"), what="objective", file=None, item=_ITEM)]
+    return MEASURES[choice(name, (*MEASURES, f"{_OF_A_NETWORK}NETWORK"), what="objective", argument=_ARGUMENT)]
 
 
-_ITEM = "argument `objectives`"
+_ARGUMENT = "objectives"
 
 
 def check_measures(names: Sequence[str], application: ApplicationModel) -> tuple[Measure, ...]:
@@ -244,19 +244,19 @@ def check_measures(names: Sequence[str], application: ApplicationModel) -> tuple
     if not 2 <= len(found) <= 3:
         raise InputError(
             f"names {len(found)}, and a hypervolume takes two or three",
-            item=_ITEM,
+            argument=_ARGUMENT,
             remedy="name two or three; what is left may be limited",
         )
     if len(set(names)) < len(names):
-        raise InputError("names one twice", item=_ITEM, remedy="name each once")
+        raise InputError("names one twice", argument=_ARGUMENT, remedy="name each once")
     networks = application.networks
     for name in names:
         network = name.removeprefix(_OF_A_NETWORK)
         if network != name:
-            choice(network, [n.name for n in networks], what="network", file=None, item=_ITEM)
+            choice(network, [n.name for n in networks], what="network", argument=_ARGUMENT)
     for measure in found:
         if complaint := measure.asks(application):
-            raise InputError(complaint[0], item=_ITEM, remedy=complaint[1])
+            raise InputError(complaint[0], argument=_ARGUMENT, remedy=complaint[1])
     return found
 
 

@@ -48,8 +48,7 @@ def inject(
     """
     application, resolved, tiles = problem.application, problem.resolved, problem.tiles
     numbers = check_injected(file, application, resolved.templates)
-    assert file.designs is not None
-    designs = file.designs
+    designs = file.designs.design
     tables, places = _with_nests(file, numbers, problem.setup, tables)
     unique = np.asarray(application.unique_of_layer)
     out = []
@@ -99,7 +98,7 @@ def check_injected(file: DesignFile, application: ApplicationModel, templates: S
     for name, reason in zip(file.names, file.reasons, strict=True):
         if reason:
             raise InputError(reason, file=file.source, item=f"design {name}", remedy="mend it or take it out")
-    if file.designs is None or file.mappings is None:
+    if file.mappings is None or not len(file.designs):
         raise InputError("there are no designs", file=file.source, remedy="give at least one")
     _same_networks(file.application, application, file.source)
     return _template_numbers(file, templates)
@@ -125,12 +124,11 @@ def _same_networks(theirs: ApplicationModel, ours: ApplicationModel, source: str
 
 def _template_numbers(file: DesignFile, templates: Sequence[Template]) -> np.ndarray:
     """The search's number of each template of the file, see `check_injected`."""
-    assert file.designs is not None
     # Another memory makes no other template: the search evaluates the designs with its own.
     hashes = [t.content_hash() for t in with_memory(templates, _ANY_MEMORY)]
     theirs = with_memory(file.templates, _ANY_MEMORY)
-    numbers = np.full(len(file.templates) + 1, -1)
-    for t in np.unique(file.designs.template[file.designs.template >= 0]):
+    numbers, used = np.full(len(file.templates) + 1, -1), np.asarray(file.designs.design.template)
+    for t in np.unique(used[used >= 0]):
         own = theirs[t].content_hash()
         if own not in hashes:
             raise InputError(

@@ -23,6 +23,7 @@ from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Design, DesignFile
 from mohamjax.schedule.measures import DEFAULT, of_frames
+from mohamjax.schedule.validity import in_turn, sound_genes
 from mohamjax.search.config import Rates
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plans import THRIFT, Plan
@@ -207,24 +208,18 @@ def _wrong_plan(plan: Plan, genetics: Genetics, sizes: int) -> str:
 
 def _wrong_design(design: Design, genetics: Genetics) -> str:
     """What is wrong with designs `[N, ...]`; empty if nothing is."""
-    tiles, templates = genetics.on_tile.shape[0], genetics.count.shape[1]
     total, layers = genetics.unique.shape[0], int(genetics.layers)
     if not len(design.order):
         return ""
-    if _outside(design.template, -1, templates):
+    sound = sound_genes(design, np.asarray(genetics.unique), np.asarray(genetics.count))
+    if not sound.known.all():
         return "a template that is not there"
-    listed = (np.sort(design.order, axis=1) == np.arange(total)).all()
-    if not listed or _outside(design.order[:, layers:], layers, total):
+    if not sound.listed.all() or _outside(design.order[:, layers:], layers, total):
         return "an order that is no permutation of the layers"
-    place = np.argsort(design.order, axis=1)
-    before = np.asarray(genetics.predecessors)[:layers]
-    if ((place[:, before] >= place[:, :layers, None]) & (before >= 0)).any():
+    after, nth = np.nonzero(np.asarray(genetics.predecessors)[:layers] >= 0)
+    before = np.asarray(genetics.predecessors)[after, nth]
+    if not in_turn(np.asarray(design.order), np.stack([before, after], axis=1)).all():
         return "an order with a layer before its predecessor"
-    if _outside(design.assignment[:, :layers], 0, tiles):
+    if _outside(design.assignment[:, :layers], 0, design.template.shape[-1]):
         return "a layer on a tile that is not there"
-    template = np.take_along_axis(np.asarray(design.template), np.asarray(design.assignment)[:, :layers], axis=1)
-    room = np.asarray(genetics.count)[np.asarray(genetics.unique)[:layers], template]  # `[N, L]`
-    mapping = design.mapping[:, :layers]
-    if (template < 0).any() or (mapping < 0).any() or (mapping >= room).any():
-        return "a mapping that is not there"
-    return ""
+    return "" if sound.mapped[:, :layers].all() else "a mapping that is not there"

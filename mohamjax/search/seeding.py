@@ -132,7 +132,7 @@ def seed_designs(
     if keep < 0:
         raise InputError(
             f"{given} designs are to be injected, {given + keep} can be evaluated before the first generation",
-            item="argument `designs`",
+            argument="designs",
             remedy="give fewer, or raise the argument `population`",
         )
     lists = None

@@ -94,13 +94,9 @@ class Settings:
             InputError: unknown budget or preset.
         """
         if budget not in BUDGETS:
-            raise InputError(
-                f"unknown budget {budget!r}", item="argument `budget`", remedy=f"use one of {', '.join(BUDGETS)}"
-            )
+            raise InputError(f"unknown budget {budget!r}", argument="budget", remedy=f"use one of {', '.join(BUDGETS)}")
         if preset not in PRESETS:
-            raise InputError(
-                f"unknown preset {preset!r}", item="argument `preset`", remedy=f"use one of {', '.join(PRESETS)}"
-            )
+            raise InputError(f"unknown preset {preset!r}", argument="preset", remedy=f"use one of {', '.join(PRESETS)}")
         chosen = BUDGETS[budget]
         base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham, remap=chosen.remap)
         if preset != "default":

@@ -35,7 +35,7 @@ def check_islands(devices: Devices | None, islands: int) -> None:
         good = -(-islands // len(devices)) * len(devices)
         raise InputError(
             f"{islands} islands cannot be dealt out equally to {len(devices)} devices",
-            item="argument `devices`",
+            argument="devices",
             remedy=f"take {good} islands, or a number of devices that divides them",
         )
 

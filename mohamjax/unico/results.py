@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from mohamjax import emo
 from mohamjax.runtime.struct import put
-from mohamjax.schedule import Design, Evaluated, padded_jobs, reevaluate
+from mohamjax.schedule import Design, Evaluated, SizedDesign, padded_jobs, reevaluate
 from mohamjax.schedule.setup import Setup
 from mohamjax.search.seeding import padded
 from mohamjax.unico.protocol import Axes, hypervolume
@@ -64,8 +64,7 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
         Setup(application, tuple(templates), result.technology, result.package),
         jax.tree.map(tabled, result.mappings),
         count,
-        padded(designs, padded_jobs(layers)),
-        sizes=(capacity[:, None], fanout[:, None]),
+        SizedDesign(design=padded(designs, padded_jobs(layers)), capacity=capacity[:, None], fanout=fanout[:, None]),
     )
     values = np.stack([evaluated.objectives[:, 0], power_of(result, evaluated), evaluated.objectives[:, 2]], axis=1)
     kept = emo.distinct_front(np.where(np.isfinite(values), values, np.inf))

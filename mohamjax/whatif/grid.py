@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mohamjax.errors import InputError
+from mohamjax.errors import Argument, InputError
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.design import OBJECTIVES
 from mohamjax.whatif.parameters import Parameter, checked_factor, checked_value, known_parameters, parameter
@@ -97,35 +97,39 @@ class WhatIf:
         return columns | {"valid": valid}
 
 
-def _number(text: str, item: str) -> float:
+def _number(text: str, argument: Argument) -> float:
     if text == "unlimited":
         return math.inf
     try:
         return float(text)
     except ValueError:
         raise InputError(
-            f"{text!r} is no number", item=item, remedy="write values such as 2,4,8 or factors such as x0.5,x1,x2"
+            f"{text!r} is no number",
+            argument=argument,
+            remedy="write values such as 2,4,8 or factors such as x0.5,x1,x2",
         ) from None
 
 
 def _axis(known: abc.Mapping[str, Parameter], name: str, values: Values) -> Axis:
     """One axis as it was written."""
-    item = f"argument `vary[{name}]`"
-    one = parameter(known, name, item)
+    argument = Argument("vary", key=name)
+    one = parameter(known, name, argument)
     if isinstance(values, str):
         values = values.split(",")
     written = [values] if isinstance(values, int | float) else list(values)
     texts = [value.strip() if isinstance(value, str) else repr(float(value)) for value in written]
     factors = [text.startswith("x") for text in texts]
     if not texts:
-        raise InputError("has no values", item=item, remedy="write for example 2,4,8")
+        raise InputError("has no values", argument=argument, remedy="write for example 2,4,8")
     if len(set(factors)) > 1:
-        raise InputError("mixes values and factors", item=item, remedy="write either, such as 2,4,8 or x0.5,x1,x2")
-    numbers = [_number(text.removeprefix("x"), item) for text in texts]
+        raise InputError(
+            "mixes values and factors", argument=argument, remedy="write either, such as 2,4,8 or x0.5,x1,x2"
+        )
+    numbers = [_number(text.removeprefix("x"), argument) for text in texts]
     check = checked_factor if factors[0] else functools.partial(checked_value, one)
-    numbers = tuple(check(number, item) for number in numbers)
+    numbers = tuple(check(number, argument) for number in numbers)
     if len(set(numbers)) < len(numbers):
-        raise InputError("has a value twice", item=item, remedy="write every value once")
+        raise InputError("has a value twice", argument=argument, remedy="write every value once")
     return Axis(one, numbers, factors[0])
 
 
@@ -141,14 +145,14 @@ def read_axes(candidates: Candidates, vary: abc.Mapping[str, Values]) -> tuple[A
             change the same number.
     """
     if not vary:
-        raise InputError("names no parameter", item="argument `vary`", remedy="give at least one")
+        raise InputError("names no parameter", argument="vary", remedy="give at least one")
     known = known_parameters(candidates)
     axes = tuple(_axis(known, name, values) for name, values in vary.items())
     for a, b in itertools.combinations(axes, 2):
         if a.parameter.touches & b.parameter.touches:
             raise InputError(
                 f"{a.parameter.name} and {b.parameter.name} change the same numbers",
-                item=f"argument `vary[{b.parameter.name}]`",
+                argument=Argument("vary", key=b.parameter.name),
                 remedy="leave one out",
             )
     return axes
@@ -182,7 +186,7 @@ def what_if(candidates: Candidates, vary: abc.Mapping[str, Values], progress: To
         InputError: an argument that `read_axes` refuses.
     """
     axes = read_axes(candidates, vary)
-    check_count(math.prod(len(axis.values) for axis in axes), "argument `vary`")
+    check_count(math.prod(len(axis.values) for axis in axes), "vary")
     settings = np.asarray(list(itertools.product(*(axis.values for axis in axes))), float)
     resized = any(axis.parameter.kind == "size" for axis in axes)
     variants = variants_of(candidates, axes, settings)

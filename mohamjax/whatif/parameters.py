@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from jax import core as jax_core
 
-from mohamjax.errors import InputError
+from mohamjax.errors import Argument, InputError
 from mohamjax.hardware import PackageParameters, PackageTables, package_tables
 from mohamjax.whatif.variant import Candidates, Leaf, Variant, in_precision, nominal_variant
 
@@ -270,14 +270,14 @@ def apart(known: abc.Mapping[str, Parameter]) -> list[Parameter]:
     return [one for one in known.values() if one.name not in parts]
 
 
-def parameter(known: abc.Mapping[str, Parameter], name: str, item: str) -> Parameter:
+def parameter(known: abc.Mapping[str, Parameter], name: str, argument: str | Argument) -> Parameter:
     """The parameter of this name.
 
     Args:
         known: of `known_parameters`.
         name: the name; `nop.`, of numbers of the package, may be left out, so that a bandwidth has the name here that
             `Package` and package files have for it.
-        item: where it was written, for complaints.
+        argument: where it was written, for complaints.
 
     Raises:
         InputError: there is none.
@@ -287,42 +287,46 @@ def parameter(known: abc.Mapping[str, Parameter], name: str, item: str) -> Param
             return known[full]
     if name.removeprefix("nop.") in ("link_bandwidth", "dram_bandwidth"):
         raise InputError(
-            f"{name} has no part in a package of `contention: interface`", item=item, remedy="set `contention: all`"
+            f"{name} has no part in a package of `contention: interface`",
+            argument=argument,
+            remedy="set `contention: all`",
         )
     energies = ("nop.memory_energy", "technology.dram_energy")
     if name in energies and any(other in known for other in energies):
         other = next(other for other in energies if other in known)
         told = "states no energy" if other == energies[1] else "states the energy"
-        raise InputError(f"{name} has no part: the package {told} of its memory", item=item, remedy=f"use {other}")
+        raise InputError(
+            f"{name} has no part: the package {told} of its memory", argument=argument, remedy=f"use {other}"
+        )
     near = difflib.get_close_matches(name, known, 3)
     general = [n for n in known if n.count(".") < 3]
-    raise InputError(f"unknown parameter {name!r}", item=item, remedy=f"use {', '.join(near or general)}")
+    raise InputError(f"unknown parameter {name!r}", argument=argument, remedy=f"use {', '.join(near or general)}")
 
 
-def checked_value(one: Parameter, value: float, item: str) -> float:
+def checked_value(one: Parameter, value: float, argument: str | Argument) -> float:
     """The value, if the parameter may have it.
 
     Raises:
         InputError: it takes factors alone, or not this value.
     """
     if one.assign is None:
-        raise InputError(f"{one.name} takes factors alone", item=item, remedy="write for example x0.5,x1,x2")
+        raise InputError(f"{one.name} takes factors alone", argument=argument, remedy="write for example x0.5,x1,x2")
     above = one.kind in ("bandwidth", "clock")
     infinite = math.isinf(value) and one.kind != "bandwidth"
     if math.isnan(value) or infinite or value < one.least or (above and value <= 0):
         bound = f"above {one.least:g}" if above else f"of at least {one.least:g}"
-        raise InputError(f"{value:g} is no value of {one.name}", item=item, remedy=f"write a number {bound}")
+        raise InputError(f"{value:g} is no value of {one.name}", argument=argument, remedy=f"write a number {bound}")
     if one.whole and value != round(value):
-        raise InputError(f"{value:g} is no value of {one.name}", item=item, remedy="write a whole number")
+        raise InputError(f"{value:g} is no value of {one.name}", argument=argument, remedy="write a whole number")
     return value
 
 
-def checked_factor(factor: float, item: str) -> float:
+def checked_factor(factor: float, argument: str | Argument) -> float:
     """The factor, if it is one.
 
     Raises:
         InputError: it is not above 0, or not finite.
     """
     if not (0 < factor < math.inf):
-        raise InputError(f"the factor {factor:g}", item=item, remedy="write factors above 0")
+        raise InputError(f"the factor {factor:g}", argument=argument, remedy="write factors above 0")
     return factor

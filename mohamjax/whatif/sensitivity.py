@@ -153,9 +153,9 @@ def sensitivities(
     if names is None:
         chosen = [one for one in apart(known) if not one.name.endswith(("fanout_x", "fanout_y"))]
     else:
-        chosen = [parameter(known, name, "argument `names`") for name in names]
+        chosen = [parameter(known, name, "names") for name in names]
     if not chosen:
-        raise InputError("names no parameter", item="argument `names`", remedy="give at least one")
+        raise InputError("names no parameter", argument="names", remedy="give at least one")
     methods = ["exact" if p.kind in _EXACT else "doubling" if p.kind in _WHOLE else "difference" for p in chosen]
     now = nominal_variant(candidates.evaluation)
     variants, at = [now], {}

@@ -11,10 +11,11 @@ import numpy as np
 from mohamjax import whatif
 from mohamjax.errors import InputError
 from mohamjax.problem.design_problem import DesignProblem
-from mohamjax.problem.evaluation import SizedDesign, fits_space
+from mohamjax.problem.evaluation import fits_space
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.programs import jit_o1
-from mohamjax.schedule import Design, package_arrays
+from mohamjax.schedule import Design, SizedDesign, package_arrays
+from mohamjax.schedule.design import sized
 from mohamjax.whatif.grid import Values, WhatIf
 from mohamjax.whatif.sensitivity import Sensitivities
 from mohamjax.whatif.uncertainty import Uncertainty
@@ -54,17 +55,13 @@ def _candidates(
         )
     if names is not None and len(names) != count:
         raise InputError(f"{len(names)} names for {count} designs", item="names", remedy="give one for each design")
-    if isinstance(designs, SizedDesign):
-        genes, capacity, fanout = designs.design, designs.capacity, designs.fanout
-    else:
-        shape = (*np.shape(designs.template), evaluation.tables.capacity.shape[-1])
-        genes, capacity, fanout = designs, np.full(shape, -1.0), np.full((*shape, 2), -1.0)
+    own = designs if isinstance(designs, SizedDesign) else sized(designs, evaluation.tables.capacity.shape[-1])
     dtype = evaluation.tables.cycles.dtype
     return Candidates(
         names=tuple(range(count) if names is None else names),
-        designs=genes,
-        capacity=np.asarray(capacity, dtype),
-        fanout=np.asarray(fanout, dtype),
+        designs=own.design,
+        capacity=np.asarray(own.capacity, dtype),
+        fanout=np.asarray(own.fanout, dtype),
         evaluation=evaluation,
         package=problem.package,
         templates=problem.resolved.templates,

@@ -132,21 +132,23 @@ def _spreads(
     known: abc.Mapping[str, Parameter], spread: float | abc.Mapping[str, float]
 ) -> tuple[tuple[Parameter, ...], np.ndarray]:
     """Parameters that are drawn, and the spread of each."""
-    item = "argument `spread`"
+    argument = "spread"
     if isinstance(spread, abc.Mapping):
-        chosen = tuple(parameter(known, name, item) for name in spread)
+        chosen = tuple(parameter(known, name, argument) for name in spread)
         values = np.asarray(list(spread.values()), float)
         for one in chosen:
             if one.kind not in KINDS:
-                raise InputError(f"{one.name} is not drawn", item=item, remedy=f"name {', '.join(KINDS)} parameters")
+                raise InputError(
+                    f"{one.name} is not drawn", argument=argument, remedy=f"name {', '.join(KINDS)} parameters"
+                )
         touched = [number for one in chosen for number in one.touches]
         if len(set(touched)) < len(touched):
-            raise InputError("two parameters change the same numbers", item=item, remedy="leave one out")
+            raise InputError("two parameters change the same numbers", argument=argument, remedy="leave one out")
     else:
         chosen = tuple(one for one in apart(known) if one.kind in KINDS)
         values = np.full(len(chosen), float(spread))
     if not chosen or not np.all(np.isfinite(values) & (values >= 0)):
-        raise InputError("is no spread", item=item, remedy="write numbers of at least 0, such as 0.2")
+        raise InputError("is no spread", argument=argument, remedy="write numbers of at least 0, such as 0.2")
     return chosen, values
 
 
@@ -171,8 +173,8 @@ def uncertainty(
         InputError: an unknown parameter, a spread below 0, or no sample.
     """
     if samples < 1:
-        raise InputError(f"is {samples}", item="argument `samples`", remedy="draw 1 or more")
-    check_count(samples, "argument `samples`")
+        raise InputError(f"is {samples}", argument="samples", remedy="draw 1 or more")
+    check_count(samples, "samples")
     chosen, spreads = _spreads(known_parameters(candidates), spread)
     now = nominal_variant(candidates.evaluation)
     with in_precision(candidates.dtype):

@@ -284,12 +284,12 @@ _FEW, _MANY = 64, 1024
 MAX_VARIANTS = 10**6
 
 
-def check_count(number: int, item: str) -> None:
+def check_count(number: int, argument: str) -> None:
     """Raises InputError where there are more than `MAX_VARIANTS` variants, which all lie in memory together."""
     if number > MAX_VARIANTS:
         raise InputError(
             f"asks for {number:,} variants" if number < 10**15 else "asks for very many variants",
-            item=item,
+            argument=argument,
             remedy=f"ask for {MAX_VARIANTS:,} at most at once",
         )
 
