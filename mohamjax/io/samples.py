@@ -10,11 +10,12 @@ import math
 import pathlib
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax.dims import DATA_SPACES, DIMS, RELEVANT, WINDOWS, C, G, K, N, O, W
 from mohamjax.errors import InputError
@@ -292,8 +293,8 @@ def _statistics(result: Evaluation, area_um2: float, sample: Sample) -> dict[str
     generations = counts.fills + np.where(np.arange(3) == 2, counts.updates, counts.reads)
     reductions = np.where(np.arange(3) == 2, counts.reads, 0)
 
-    def ints(values: Iterable[float]) -> list[int | float]:
-        return [whole(v) for v in values]
+    def ints(values: npt.ArrayLike) -> list[int | float]:
+        return [whole(v) for v in np.asarray(values)]
 
     levels, networks = [], []
     for i, name in enumerate(architecture.level_names):

@@ -201,8 +201,10 @@ class DesignEvaluator:
             if designs.states_sizes:
                 capacity, fanout = (np.asarray(size, self._dtype) for size in designs.sizes)
                 sized = SizedDesign(design=genes, capacity=capacity, fanout=fanout)
-                return self._blocks(_sized_objectives, sized, evaluation)
-            return self._blocks(_objectives, genes, evaluation)
+                found, fit = self._blocks(_sized_objectives, sized, evaluation)
+            else:
+                found, fit = self._blocks(_objectives, genes, evaluation)
+        return np.asarray(found), np.asarray(fit)
 
     def _blocks(
         self, program: Callable[[Inputs, EvaluationArrays], Told], designs: Inputs, evaluation: EvaluationArrays

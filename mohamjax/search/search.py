@@ -309,6 +309,7 @@ class Search:
         For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
         """
         config, tick = self.settings.moham, time.perf_counter()
+        assert self._state is not None
         self._state = gathered(self._state, self._spread)
         self._closed, self._finish_s = Closing(), 0.0
         if self._remapper is not None:
