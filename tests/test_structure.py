@@ -132,7 +132,8 @@ def test_mapping_is_a_loop_nest():
     assert not bare, bare
 
 
-ON_THE_HOST = {"mohamjax.mapping.wires", "mohamjax.schedule.bounds", "mohamjax.problem.box", "mohamjax.unico.space"}
+ON_THE_HOST = {"mohamjax.mapping.wires", "mohamjax.schedule.bounds", "mohamjax.schedule.measures", "mohamjax.problem.box",
+                "mohamjax.unico.space"}  # fmt: skip
 """Modules that import `jax.numpy` and multiply matrices of NumPy."""
 
 
