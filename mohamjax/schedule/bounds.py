@@ -343,7 +343,7 @@ def _on_chiplet(entries: _Entries, chips: Chiplets, tile: int, hop_energy: float
     columns = hop_columns(entries.sizes, chips.fanout[tile])
     energy = entries.reads @ read + entries.writes @ write
     energy += entries.hops[:, columns] @ machine.hop_energy[tile][entries.sizes.level]
-    energy += entries.macs * machine.mac_energy[tile] + nop_energy(entries.traffic, chips.hops[tile], hop_energy)
+    energy += entries.macs * machine.mac_energy[tile] + nop_energy(entries.traffic, float(chips.hops[tile]), hop_energy)
     columns = (np.where(fits, x, np.inf) for x in (entries.duration, entries.traffic, energy))
     return tuple(np.minimum.reduceat(x, entries.starts) for x in columns)
 
