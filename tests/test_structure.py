@@ -132,7 +132,13 @@ def test_mapping_is_a_loop_nest():
     assert not bare, bare
 
 
-ON_THE_HOST = {"mohamjax.mapping.wires", "mohamjax.schedule.bounds", "mohamjax.problem.box", "mohamjax.unico.space"}
+ON_THE_HOST = {
+    "mohamjax.mapping.wires",
+    "mohamjax.problem.box",
+    "mohamjax.schedule.bounds",
+    "mohamjax.schedule.measures",
+    "mohamjax.unico.space",
+}
 """Modules that import `jax.numpy` and multiply matrices of NumPy."""
 
 

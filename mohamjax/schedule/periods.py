@@ -143,14 +143,10 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
         raise InputError(f"is {periods}", item="periods", remedy="a steady state takes 2 at least")
     rates = np.asarray(rates_of(application))
     frames = _frames(rates.tolist(), periods)
-    owner = np.asarray(application.network_of_layer)
-    members = [np.flatnonzero(owner == n) for n in range(len(rates))]
-    layer = np.concatenate([members[n] for n in frames.network])
-    frame = np.repeat(np.arange(len(frames.network)), [len(members[n]) for n in frames.network])
+    layer, frame = _layers_of(frames, application)
     if len(layer) > _MOST_JOBS:
         raise _too_many(f"{len(layer):,} layers of frames")
-    job = {(int(f), int(i)): k for k, (f, i) in enumerate(zip(frame, layer, strict=True))}
-    before = [[job[int(f), p] for p in application.layers[i].predecessors] for f, i in zip(frame, layer, strict=True)]
+    before = _predecessors(layer, frame, application)
     # A release on the border, but for rounding, begins a period.
     period = np.minimum(frames.release * rates[rates > 0].min() + 1e-9, periods - 1).astype(np.int32)
     period = np.asarray(np.where(rates[frames.network] > 0, period, -1))[frame]
@@ -166,6 +162,22 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
         "periods": np.arange(periods, dtype=np.int32),
     }
     return FrameJobs(**columns)
+
+
+def _layers_of(frames: Frames, application: ApplicationModel) -> tuple[np.ndarray, np.ndarray]:
+    """Layer and frame `[J]` of the jobs of frames: of each frame all layers, frame by frame."""
+    owner = np.asarray(application.network_of_layer)
+    members = [np.flatnonzero(owner == n) for n in range(len(application.networks))]
+    layer = np.concatenate([members[n] for n in frames.network])
+    frame = np.repeat(np.arange(len(frames.network)), [len(members[n]) for n in frames.network])
+    return layer, frame
+
+
+def _predecessors(layer: np.ndarray, frame: np.ndarray, application: ApplicationModel) -> list[list[int]]:
+    """Jobs of the same frame that each job waits for."""
+    pairs = list(zip(frame.tolist(), layer.tolist(), strict=True))
+    job = {pair: k for k, pair in enumerate(pairs)}
+    return [[job[f, p] for p in application.layers[i].predecessors] for f, i in pairs]
 
 
 def _too_many(told: str) -> InputError:
@@ -193,21 +205,15 @@ def run_periods(
         InputError: no network has a frame rate, there are too many frames, or the schedule cannot end.
     """
     frames = frames_of(application, periods)
-    owner = np.asarray(application.network_of_layer)
-    members = [np.flatnonzero(owner == n) for n in range(len(application.networks))]
-    layer = np.concatenate([members[n] for n in frames.network])
-    frame = np.repeat(np.arange(len(frames.network)), [len(members[n]) for n in frames.network])
+    layer, frame = _layers_of(frames, application)
     ticks = np.unique(frames.release[frames.release > 0]) / CYCLE_S
     clock, total = len(design.template), len(layer) + len(ticks)
     if total > _MOST_JOBS:
         raise _too_many(f"{len(layer):,} layers of frames and {len(ticks):,} releases")
-    job = {(int(f), int(i)): k for k, (f, i) in enumerate(zip(frame, layer, strict=True))}
-    before: list[list[int]] = []
-    for f, i in zip(frame, layer, strict=True):
-        needs = [job[int(f), p] for p in application.layers[i].predecessors]
-        if not needs and frames.release[f] > 0:
-            needs = [len(layer) + int(np.searchsorted(ticks, frames.release[f] / CYCLE_S))]
-        before.append(needs)
+    before = _predecessors(layer, frame, application)
+    for needs, release in zip(before, frames.release[frame], strict=True):
+        if not needs and release > 0:
+            needs.append(len(layer) + int(np.searchsorted(ticks, release / CYCLE_S)))
     place = np.argsort(np.asarray(design.order))
     order = np.lexsort((place[layer], frames.release[frame]))
     names, uses, bandwidth = shared_resources(package, report.chiplets)
@@ -260,7 +266,7 @@ def run_periods(
         start=start,
         end=end,
         latency=latency,
-        throughput=tuple(_throughput(last[frames.network == n]) for n in range(len(members))),
+        throughput=tuple(_throughput(last[frames.network == n]) for n in range(len(application.networks))),
         worst_lateness=float(late.max()),
         missed=int((late > 0).sum()),
         busy=np.bincount(tile, overlap, minlength=clock) / (window[1] - window[0]),

@@ -30,7 +30,7 @@ def _runs(designs: Design | SizedDesign, space: DesignSpace) -> jax.Array:
 def _candidates(
     designs: Design | SizedDesign, space: DesignSpace, problem: DesignProblem, names: Sequence[object] | None
 ) -> Candidates:
-    """The designs on the evaluation of their space, once it is sure that they belong together."""
+    """The designs with the arrays of their space, once it is sure that the two belong together."""
     if not isinstance(space, DesignSpace):
         raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
     evaluation = space.evaluation

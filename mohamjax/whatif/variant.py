@@ -1,7 +1,7 @@
 """Hardware variants as data, and designs evaluated on them: every design on every variant, in blocks of one program.
 
 What a design costs on other hardware needs no new table of mappings: the tables hold cycles, bytes and counts of
-accesses, and energies and areas are made of them at evaluation, from the technology (docs/concepts/what-if.md).
+accesses; an evaluation makes energies and areas of them, from the technology (docs/concepts/what-if.md).
 
 Axes: N designs, K variants, S tiles, V levels, T templates, B rows of a block.
 """
@@ -57,7 +57,7 @@ class Components:
 
 @record
 class Variant(Rows):
-    """One hardware variant, or with a leading axis `[K]` many: what may differ from the evaluation, and nothing else.
+    """One hardware variant, or with a leading axis `[K]` many: what may differ from the arrays of the evaluation.
 
     Attributes:
         clock: `[]` float, GHz.
@@ -86,7 +86,7 @@ class Variant(Rows):
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """Designs that exist, and the evaluation that they stand on.
+    """Designs that exist, and the arrays that they are evaluated with.
 
     Attributes:
         names: identifier of each design.
@@ -153,7 +153,7 @@ _SMALL = tuple(f.name for f in dataclasses.fields(Components) if f.name != "sram
 
 
 def nominal_variant(evaluation: EvaluationArrays) -> Variant:
-    """The evaluation's own hardware as a variant, NumPy leaves."""
+    """The hardware that the arrays of an evaluation describe, as a variant; NumPy leaves."""
     dtype = np.dtype(evaluation.tables.cycles.dtype)
     own = {name: np.asarray(getattr(evaluation.technology, name)) for name in _SMALL}
     shape = (*evaluation.templates.component.shape, 3)
@@ -190,10 +190,10 @@ def stack_variants(variants: Sequence[Variant]) -> Variant:
 
 
 def on_variant(evaluation: EvaluationArrays, variant: Variant) -> EvaluationArrays:
-    """The evaluation with the variant's hardware in the place of its own; chiplets' sizes apart (`variant_sizes`).
+    """The arrays of an evaluation with the variant's hardware, but for the sizes of chiplets (`variant_sizes`).
 
-    Pure and traceable. Cycles of the evaluation are those of the variant's clock: bandwidths in bytes per cycle are its
-    GB/s over its GHz.
+    Pure and traceable. Cycles are those of the variant's clock: bandwidths in bytes per cycle are its GB/s over its
+    GHz.
     """
     package = dataclasses.replace(
         variant.package,
