@@ -388,7 +388,7 @@ def _read(file: pathlib.Path) -> _Kept | None:
             return None
         program, out_tree = pickle.loads(content[32:])
         _touch(file)
-        return _Kept(_without_lapack(jax.export.deserialize(bytearray(program))), out_tree)
+        return _Kept(jax.export.deserialize(bytearray(program)), out_tree)
     except Exception:  # not there, damaged, or of another version, which may show in any way
         return None
 
@@ -397,17 +397,6 @@ def _touch(file: pathlib.Path) -> None:
     """Sets the date of a file to now, as that of its last use."""
     with contextlib.suppress(OSError):  # a folder that is read only
         os.utime(file)
-
-
-def _without_lapack(program: jax.export.Exported) -> jax.export.Exported:
-    """The program marked as one for any platform, where it has no linear algebra.
-
-    For a program that is marked as one for processors JAX loads SciPy, whose LAPACK it might call.
-    """
-    if tuple(program.platforms) != ("cpu",) or b"lapack" in program.mlir_module_serialized:
-        return program
-    checks = *program.disabled_safety_checks, jax.export.DisabledSafetyCheck.platform()
-    return dataclasses.replace(program, platforms=("any",), disabled_safety_checks=checks)
 
 
 def _write(file: pathlib.Path, kept: _Kept) -> None:
