@@ -324,7 +324,7 @@ def test_what_is_read_counts_as_used(folder):
 
 NAMES = """
 from mohamjax.runtime.kept_programs import _name
-from mohamjax.search.config import MapperConfig, MohamConfig
+from mohamjax.search.config import MohamConfig
 from mohamjax.emo.loop import Sizes
 from mohamjax.mapper.programs import mapping_search
 from mohamjax.search.moham import genetic_problem
