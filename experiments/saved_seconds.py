@@ -53,13 +53,6 @@ def without_checks_of_the_code() -> None:
     kept_programs._in_no_context = lambda: True
 
 
-def without_lapack_left_out() -> None:
-    """Kept programs are called as programs for processors, at which JAX loads SciPy for its LAPACK."""
-    from mohamjax.runtime import kept_programs
-
-    kept_programs._without_lapack = lambda program: program
-
-
 def without_options(replaced: dict[str, object], by: dict[str, object]) -> None:
     """Programs that ask the compiler for these options ask for others."""
     from mohamjax.runtime.kept_programs import _KeptJit
@@ -89,7 +82,6 @@ PARTS: dict[str, Callable[[], None]] = {
     "`jit_o1`": lambda: without_options(_O1, {}),
     "`jit_o1_plain_loops`": lambda: without_options({**_O1, **_OLD}, {}),
     "`jit_o0_plain_loops`": lambda: without_options({**_OLD, "xla_backend_optimization_level": 0}, {}),
-    "no LAPACK where a program has none": without_lapack_left_out,
     "rare garbage collection": without_rare_collections,
     "checks of the code (a cost)": without_checks_of_the_code,
 }

@@ -13,7 +13,7 @@ import pickle
 import re
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,22 @@ AXIS = "devices"
 """The mesh's only axis."""
 
 T = TypeVar("T")
+Tree = TypeVar("Tree")
+
+
+class Device(Protocol):
+    """What is asked of a device: of `jax.Device`, which is a variable to type checkers."""
+
+    @property
+    def process_index(self) -> int:
+        """The process that has it."""
+        ...
+
+    @property
+    def device_kind(self) -> str:
+        """What it is, for people."""
+        ...
+
 
 _SPLIT, _COPIED = PartitionSpec(AXIS), PartitionSpec()
 
@@ -45,7 +61,7 @@ class Devices:
         ring: the devices, each followed by its neighbour.
     """
 
-    ring: tuple[jax.Device, ...]
+    ring: tuple[Device, ...]
 
     def __len__(self) -> int:
         """Number of devices, those of other processes included."""
@@ -180,7 +196,7 @@ class Devices:
             options: of the compiler.
         """
 
-        def placed(tree: object, spec: PartitionSpec) -> object:
+        def placed(tree: Tree, spec: PartitionSpec) -> Tree:
             where = NamedSharding(self.mesh, spec)
             shapes = jax.tree.map(jax.typeof, tree)
             return jax.tree.map(lambda own: jax.ShapeDtypeStruct(own.shape, own.dtype, sharding=where), shapes)
@@ -252,7 +268,7 @@ def agreed(make: Callable[[], T], devices: Devices | None) -> T:
     return make() if devices is None else devices.from_first(make)
 
 
-DevicesLike = int | str | Sequence[jax.Device] | Devices | None
+DevicesLike = int | str | Sequence[Device] | Devices | None
 """What says which devices: a number of them, `all`, a list, or None for JAX's default device."""
 
 
@@ -269,7 +285,7 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
     if devices is None or isinstance(devices, Devices):
         return devices
     known = jax.devices()
-    ring: tuple[jax.Device, ...]
+    ring: tuple[Device, ...]
     name = Argument("devices", value=devices if isinstance(devices, int | str) else None)
     if devices == "all":
         ring = tuple(known)
@@ -283,7 +299,7 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
                 f"the flag xla_force_host_platform_device_count={devices} in XLA_FLAGS",
             )
         ring = tuple(known[:devices])
-    elif isinstance(devices, Sequence) and devices and all(isinstance(one, jax.Device) for one in devices):
+    elif isinstance(devices, Sequence) and not isinstance(devices, str) and _are_devices(devices):
         ring = tuple(devices)
         if len(set(ring)) < len(ring):
             raise InputError("names a device twice", argument=name, remedy="name each once")
@@ -296,6 +312,11 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
             remedy="take all of them: all",
         )
     return None if ring == (known[0],) else Devices(ring)
+
+
+def _are_devices(given: Sequence[object]) -> bool:
+    """Whether there are any, and all are devices of JAX."""
+    return bool(given) and all(isinstance(one, jax.Device) for one in given)
 
 
 def over_devices(function: Callable[..., T], devices: DevicesLike = "all") -> Callable[..., T]:

@@ -28,7 +28,8 @@ import re
 import threading
 import time
 import types
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import jax
@@ -36,7 +37,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core as jax_core
 from jax.stages import Wrapped
-from jax.tree_util import PyTreeDef
 
 from mohamjax.runtime.code_hash import code_hash, code_unchanged, of_this_package
 from mohamjax.runtime.platforms import Options, accelerated, as_usual, with_kernels
@@ -67,8 +67,11 @@ JAX has it no more, nothing is kept, every number stays what it is, and a warm s
 """
 
 Result = TypeVar("Result")
+Structure = Any
+"""Of a pytree: JAX's `PyTreeDef`, which is a variable to type checkers."""
+
 Leaf = jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct
-Static = Mapping[str, object]
+Static = abc.Mapping[str, object]
 Name = str | tuple["Name", ...]
 """What something is called in every process."""
 
@@ -139,7 +142,8 @@ def _dtype(leaf: Leaf) -> str:
 def _has_option(name: str, value: bool | int | str) -> bool:
     """Whether the installed XLA has an option of the compiler: new releases drop some, and then refuse them."""
     try:
-        jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
+        asked: Options = {name: value}
+        jax.jit(lambda: 0).lower().compile(compiler_options=asked)
     except jax.errors.JaxRuntimeError as error:
         if "No such compile option" not in str(error):
             raise
@@ -211,7 +215,7 @@ class _Kept(NamedTuple):
     """
 
     program: jax.export.Exported
-    tree: PyTreeDef
+    tree: Structure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,7 +230,7 @@ class _Program:
 
     call: Wrapped
     shapes: tuple[jax.ShapeDtypeStruct, ...]
-    tree: PyTreeDef
+    tree: Structure
 
 
 class _KeptJit(Generic[Result]):
@@ -248,7 +252,7 @@ class _KeptJit(Generic[Result]):
         return {name: value for name, value in asked.items() if _has_option(name, value)} or None
 
     @functools.cached_property
-    def _jitted(self) -> Wrapped:
+    def _jitted(self) -> Any:
         return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self.compiler_options)
 
     @functools.cached_property
@@ -310,7 +314,7 @@ class _KeptJit(Generic[Result]):
             self._known[key] = self._program(leaves, tree, shapes, static)
         return leaves, self._known[key]
 
-    def _program(self, leaves: Sequence[Leaf], tree: PyTreeDef, shapes: Shapes, static: Static) -> _Program | None:
+    def _program(self, leaves: Sequence[Leaf], tree: Structure, shapes: Shapes, static: Static) -> _Program | None:
         """The program for these shapes, from its file or traced anew; None where it cannot be kept."""
         assert _folder is not None
         try:
@@ -335,8 +339,8 @@ class _KeptJit(Generic[Result]):
         shapes_out = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in kept.program.out_avals)
         return _Program(call, shapes_out, kept.tree)
 
-    def _traced(self, leaves: Sequence[Leaf], tree: PyTreeDef, static: Static) -> _Kept | None:
-        out: list[PyTreeDef] = []
+    def _traced(self, leaves: Sequence[Leaf], tree: Structure, static: Static) -> _Kept | None:
+        out: list[Structure] = []
 
         def flat(*given: jax.Array) -> list[jax.Array]:
             found, structure = jax.tree.flatten(self._function(*jax.tree.unflatten(tree, given), **static))
@@ -384,7 +388,7 @@ def _read(file: pathlib.Path) -> _Kept | None:
             return None
         program, out_tree = pickle.loads(content[32:])
         _touch(file)
-        return _Kept(_without_lapack(jax.export.deserialize(bytearray(program))), out_tree)
+        return _Kept(jax.export.deserialize(bytearray(program)), out_tree)
     except Exception:  # not there, damaged, or of another version, which may show in any way
         return None
 
@@ -393,17 +397,6 @@ def _touch(file: pathlib.Path) -> None:
     """Sets the date of a file to now, as that of its last use."""
     with contextlib.suppress(OSError):  # a folder that is read only
         os.utime(file)
-
-
-def _without_lapack(program: jax.export.Exported) -> jax.export.Exported:
-    """The program marked as one for any platform, where it has no linear algebra.
-
-    For a program that is marked as one for processors JAX loads SciPy, whose LAPACK it might call.
-    """
-    if tuple(program.platforms) != ("cpu",) or b"lapack" in program.mlir_module_serialized:
-        return program
-    checks = *program.disabled_safety_checks, jax.export.DisabledSafetyCheck.platform()
-    return dataclasses.replace(program, platforms=("any",), disabled_safety_checks=checks)
 
 
 def _write(file: pathlib.Path, kept: _Kept) -> None:

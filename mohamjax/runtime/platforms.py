@@ -22,7 +22,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -36,8 +36,8 @@ Carry = TypeVar("Carry")
 Step = TypeVar("Step")
 Stacked = TypeVar("Stacked")
 
-Options = dict[str, bool | int | str]
-"""Options of XLA's compiler, by name."""
+Options = dict[str, Any]
+"""Options of XLA's compiler by name: truth values, whole numbers and text. JAX types them in two ways."""
 
 _UNROLL = 8  # steps that an accelerator takes as one; more hardly save kernels and take long to compile
 

@@ -1,11 +1,11 @@
 """A search precompiled on made-up tables while the layer mapper works: its programs are there when it begins.
 
 Programs depend on shapes alone, and those of a search follow from networks, templates, requirements and settings before
-any layer is mapped. A precompilation goes the whole way with tables of these shapes, in threads beside: the search's
-programs first, then those that evaluate its front in double precision; where somebody waits for the first already, both
-side by side. Nothing of what it finds is used. Where it
-guessed a shape wrong (templates with axes of more than 16 children, `wires`; a front much smaller than its archive),
-the program is compiled when it is needed, as without.
+any layer is mapped. A precompilation runs a search with tables of these shapes from beginning to end, in threads of its
+own: the search's programs first, then those that evaluate its front in double precision; both at once where somebody
+waits for the first already. Nothing of what it finds is used. Where it guessed a shape wrong (templates with axes of
+more than 16 children, `wires`; a front much smaller than its archive), the program is compiled when it is needed.
+`experiments/saved_seconds.py` measures what that saves.
 """
 
 from __future__ import annotations

@@ -320,6 +320,7 @@ class Search:
         last = ", then closing it over places" if config.end_rounds else ""
         self._listener.announce(f"{changed}refitting the front{last}")
         rates = self.settings.plan_rates
+        assert self._state is not None
         try:
             steps = finishing(
                 self._state, self._space, config, rates=rates, devices=self._spread, told=self._told_of_closing
