@@ -16,6 +16,7 @@ fuzzer. Symbolic sizes are bound as the importer binds them, so that both have t
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import gc
 import hashlib
@@ -82,8 +83,9 @@ def collect(folder: pathlib.Path) -> None:
     original = importer.read_network
 
     def kept(path, **keywords):
-        file = pathlib.Path(path)
-        data = file.read_bytes() if file.is_file() and file.stat().st_size <= MOST_BYTES else b""
+        file, data = pathlib.Path(path), b""
+        with contextlib.suppress(OSError):  # a name that is too long
+            data = file.read_bytes() if file.is_file() and file.stat().st_size <= MOST_BYTES else b""
         if data:
             given = {k: keywords[k] for k in ("batch", "shapes", "skip_unknown") if keywords.get(k) is not None}
             text = json.dumps(given, default=list)
