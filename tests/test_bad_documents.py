@@ -65,7 +65,7 @@ def test_identifiers_of_designs(tmp_path, kind):
     value, words = SECOND[kind]
     found = read_designs(written(tmp_path, changed(DESIGNS, ["designs", 1, "design_id"], value)), technology=TECHNOLOGY)
     assert found.reasons[0] == "" and words in found.reasons[1]
-    assert found.designs is not None and len(found.designs.order) == 1
+    assert len(found.designs) == 1
     assert all(isinstance(name, int | str) and "\n" not in str(name) and len(str(name)) < 300 for name in found.names)
 
 

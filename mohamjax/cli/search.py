@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mohamjax.workload import ApplicationModel
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser(
         "search",
@@ -42,6 +42,40 @@ def add_parser(verbs: Any) -> None:
         help="a packaged scenario (mobile, edge, ar-vr, data-center, ar-vr-rates, ar-vr-unet, data-center-released), a "
         "scenario YAML, or ONNX files",
     )
+    _add_sizes(parser)
+    _add_goals(parser)
+    _add_inputs(parser)
+    parser.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
+    parser.add_argument(
+        "--contention",
+        choices=("all", "interface", "mesh"),
+        help="whose bandwidth layers share: interfaces alone; all: links of chiplets and the DRAM too; mesh: all, and "
+        "every link of the mesh (default: the package's)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
+    parser.add_argument(
+        "--checkpoint-every",
+        type=options.seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds of searching between checkpoints (default 30; 0: as often as progress is reported)",
+    )
+    parser.add_argument(
+        "--bulk", action="store_true", help="also write the front as arrays, designs.npz (design-arrays/1)"
+    )
+    parser.add_argument("--no-figures", action="store_true", help="draw no figures")
+    options.add_no_pad(parser)
+    parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
+    options.add_workload(parser)
+    options.add_hardware(parser)
+    options.add_static_energy(parser)
+    options.add_common(parser, "results folder (default results/<scenario>-<budget>)", random=True)
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Adds how much is searched, and on what."""
     parser.add_argument("--budget", default="small", help="tiny, small (default) or paper")
     parser.add_argument(
         "--preset",
@@ -75,6 +109,10 @@ def add_parser(verbs: Any) -> None:
     )
     spread.add_devices(parser, "spread the search: islands, or the evaluation of an only one,")
     spread.add_processes(parser)
+
+
+def _add_goals(parser: argparse.ArgumentParser) -> None:
+    """Adds what is minimised, and how the search moves and begins."""
     parser.add_argument(
         "--objectives",
         type=options.names,
@@ -112,6 +150,10 @@ def add_parser(verbs: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="start from list schedules, and not from random designs alone (default only with --preset layers)",
     )
+
+
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Adds what designs must keep, which come first, and how many are kept."""
     parser.add_argument(
         "--require",
         metavar="FILE",
@@ -143,33 +185,6 @@ def add_parser(verbs: Any) -> None:
         help="most designs of the results; of more those stay that hold most of the hypervolume (default 512)",
     )
     parser.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
-    parser.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
-    parser.add_argument(
-        "--contention",
-        choices=("all", "interface", "mesh"),
-        help="whose bandwidth layers share: interfaces alone; all: links of chiplets and the DRAM too; mesh: all, and "
-        "every link of the mesh (default: the package's)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
-    parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
-    parser.add_argument(
-        "--checkpoint-every",
-        type=options.seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="seconds of searching between checkpoints (default 30; 0: as often as progress is reported)",
-    )
-    parser.add_argument(
-        "--bulk", action="store_true", help="also write the front as arrays, designs.npz (design-arrays/1)"
-    )
-    parser.add_argument("--no-figures", action="store_true", help="draw no figures")
-    options.add_no_pad(parser)
-    parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
-    options.add_workload(parser)
-    options.add_hardware(parser)
-    options.add_static_energy(parser)
-    options.add_common(parser, "results folder (default results/<scenario>-<budget>)", random=True)
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
