@@ -59,11 +59,11 @@ def drawn_front(
     """What `plot_evaluated` writes: names and contents of its files, drawn one by one.
 
     Args:
-        evaluated: as there, like what follows.
-        title: likewise.
-        history: likewise.
-        formats: likewise.
-        certificate: as there; or what gives it, asked when all else is drawn.
+        evaluated: the designs.
+        title: of every figure.
+        history: rows of `history.csv`; None where there are none to draw.
+        formats: endings of the files.
+        certificate: bounds of the front, or a function that gives them, called when all else is drawn.
 
     Yields:
         Names and contents.
@@ -94,7 +94,7 @@ def plot_evaluated(
         evaluated: the front, at least one design, numbered as it stands.
         out: folder, created.
         title: scenario and budget.
-        history: rows as in `history.csv`.
+        history: rows of `history.csv`.
         formats: of `plot.FORMATS`.
         certificate: bounds to draw beside the front.
 
@@ -128,7 +128,7 @@ def plot_robust(
         comparisons: of the models.
         out: folder, created.
         title: scenario and budget.
-        history: rows as in `history.csv`.
+        history: rows of `history.csv`.
         formats: of `plot.FORMATS`.
 
     Returns:

@@ -24,7 +24,7 @@ from mohamjax.text import several
 T = TypeVar("T")
 
 MOST_DIGITS = 250
-"""Digits of an integer: within the range of floats in whatever base."""
+"""Digits of an integer: within the range of floats in any base."""
 
 NO_UNICODE = "a text holds half a character (a lone surrogate)"
 

@@ -114,7 +114,7 @@ class Terminal(ProgressLines):
         self._bars.add_task(step, total=None, parts="", left="")
 
     def _show(self, step: str, parts: list[str], done: float, total: float, left: float | None, *, final: bool) -> None:
-        """A bar where there is a terminal; arguments as of `ProgressLines`."""
+        """A bar where there is a terminal; takes the arguments of `ProgressLines._show`."""
         with self._lock:
             if not self._live:
                 super()._show(step, parts, done, total, left, final=final)

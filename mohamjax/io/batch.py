@@ -105,7 +105,7 @@ def _costs(
         evaluator: of their problem.
         reasons: of all entries why they are no designs, empty for those that are in `designs`.
         designs: of these, leading axis `[N]`; N may be 0.
-        nests: as of the evaluator.
+        nests: gives the loop nests, see `DesignEvaluator`.
         number: of loop nests in all.
     """
     values, told = [_NO_VALUES] * len(reasons), list(reasons)

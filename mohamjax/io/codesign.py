@@ -1,6 +1,6 @@
 """The results folder of a hardware search, in the formats of a search (docs/formats.md).
 
-- `front.csv`: as of `search`, then `power_W`, `robustness`, `generations` and the sizes of the hardware;
+- `front.csv`: the columns of a `search`, then `power_W`, `robustness`, `generations` and the sizes of the hardware;
 - `designs.json` (`designs/1`): every accelerator of the front alone in its package, with its sizes and the mappings of
   every layer: what `evaluate designs` and the exports read;
 - `history.csv`: a row per batch: `batch, hardware, evaluations, modelled_generations, seconds, front_size, hypervolume`
@@ -25,7 +25,7 @@ from mohamjax.unico.search import CodesignResult
 
 
 def codesign_front(result: CodesignResult, evaluated: Evaluated, kept: np.ndarray) -> list[dict[str, object]]:
-    """One row per design, as in `front.csv`."""
+    """The rows of `front.csv`, one per design."""
     history, rows = result.history, result.front[kept]
     power = power_of(result, evaluated)
     out = []

@@ -220,7 +220,7 @@ class DesignArrays:
         return told
 
     def design_file(self, path: str | pathlib.Path) -> DesignFile:
-        """All of it in memory, as of a `designs/1` file."""
+        """The whole file in memory, in the form that a `designs/1` file also has."""
         designs = self.block(slice(None))
         tiles = self.setup.package.max_tiles
         reasons = self.faults(designs.design)

@@ -6,11 +6,11 @@ Format `designs/1` (JSON, one object):
   front is over, for people);
 - `technology`: `{"hash", "static_energy"}` of the energy and area tables, and whether leakage counts; `tables`, all of
   their figures, where they are not packaged;
-- `templates`: list, as in a template file; `package`: package parameters, with the memory whose price all chiplets pay
-  (without one, each template has the memory that it names: files from before packages had a memory);
+- `templates`: list of what template files hold; `package`: package parameters, with the memory whose price all
+  chiplets pay (without one, each template has the memory that it names: files from before packages had a memory);
 - `networks`: list of `{"name", "source"}`; `layers`: list of `{"network" (index), "name", "type", "op", "word_bits",
   "bounds" {dimension: bound}, "stride", "dilation", "predecessors" (indices into layers)}`;
-- `mappings`: list of `{"template" (name), "levels": [...]}`, loop nests as in `mapping.notation`;
+- `mappings`: list of `{"template" (name), "levels": [...]}`, loop nests in the notation of `mapping.notation`;
 - `designs`: list of `{"design_id", "latency_s", "energy_J", "area_mm2", "chiplets", "schedule"}`. `chiplets` stand on
   the mesh in their order: `{"template", "levels": [{"name", "capacity_words", "fanout": [x, y]}], ...}`; without
   `levels` a chiplet is made just large enough. `schedule` lists every layer once, by priority:
@@ -284,7 +284,7 @@ def choose_designs(
 
     Args:
         rows: of `evaluate_designs`.
-        evaluated: likewise.
+        evaluated: the valid designs, from `evaluate_designs`.
         wanted: `design_id`s.
 
     Returns:
@@ -367,7 +367,7 @@ def explain_designs(
 
     Args:
         rows: from `evaluate_designs`.
-        evaluated: likewise.
+        evaluated: the valid designs, from `evaluate_designs`.
         wanted: `design_id` of the only design to explain; default all valid ones.
 
     Returns:

@@ -130,7 +130,7 @@ def _faithful(text: bytes, parts: Parts | None) -> Any:
 
     Args:
         text: the JSON, of integers that are not too long.
-        parts: as of `parse_json`.
+        parts: forms of entries, see `parse_json`.
 
     Raises:
         ValueError: it is not, or none of this can be told, or it is no JSON.
@@ -152,7 +152,7 @@ def _in_parts(members: dict[str, msgspec.Raw], parts: Parts) -> tuple[dict[str, 
     """An object of some texts, and how many colons these and its own keys have at least.
 
     Raises:
-        ValueError: as of `_faithful`.
+        ValueError: see `_faithful`.
     """
     document: dict[str, object] = {}
     colons = len(members)
@@ -240,7 +240,7 @@ def read_json(path: str | pathlib.Path, parts: Parts | None = None) -> Any:
 
     Args:
         path: the file.
-        parts: as of `parse_json`.
+        parts: forms of entries, see `parse_json`.
 
     Raises:
         InputError: the file is missing, unreadable, empty or not what `parse_json` takes.

@@ -79,7 +79,7 @@ class Target(Setup):
 
 
 _Placed = tuple[int, str, str, float]
-"""A layer of a schedule: its number, chiplet, template (empty where it is not said), and rank (NaN likewise)."""
+"""A layer of a schedule: its number, chiplet, template (empty where unstated), and rank (NaN where unstated)."""
 
 
 def read_layer_table(
@@ -170,7 +170,7 @@ def read_cost_table(
         time_unit: `cycles` or `s`.
         schedule: a CSV file of `layer`, `accelerator` and, if it is known, `order` or `start`; default every job on its
             fastest accelerator, in the order of the table.
-        columns: as of `read_layer_table`.
+        columns: names of columns, see `read_layer_table`.
 
     Raises:
         InputError: a column is missing, a pair comes twice, a number is none, or the schedule names other jobs.

@@ -27,7 +27,7 @@ def periods_document(rows: Sequence[DesignRow], evaluated: Evaluated, periods: i
 
     Args:
         rows: from `evaluate_designs`.
-        evaluated: likewise.
+        evaluated: the valid designs, from `evaluate_designs`.
         periods: of the slowest network.
 
     Raises:

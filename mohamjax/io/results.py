@@ -35,7 +35,7 @@ BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
 
 
 def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
-    """One row per design, as in `front.csv`."""
+    """The rows of `front.csv`, one per design."""
     latencies = network_latencies(evaluated)
     kinds = [measure_named(name) for name in evaluated.measures]
     columns = {kind.column: values for kind, values in zip(kinds, evaluated.objectives.T, strict=True)}
@@ -106,7 +106,7 @@ def write_results(
 
 
 def read_certificate(folder: pathlib.Path) -> Certificate | None:
-    """Reads `bounds.json` of a results folder; None where there is none, as in folders of earlier versions.
+    """Reads `bounds.json` of a results folder; None where there is none: earlier versions wrote none.
 
     Raises:
         InputError: the file is malformed.

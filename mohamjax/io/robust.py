@@ -36,12 +36,12 @@ from mohamjax.search.stores import HISTORY_COLUMNS
 ROBUST_FILE, PRICE_FILE, NOMINAL_FOLDER = "robust.csv", "price.csv", "nominal"
 _NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", BOUNDS_FILE)
 _ROLES = ("all", "nominal", "searched", "held out")
-_MOST = 1e100  # as in front.csv
+_MOST = 1e100  # the limit of front.csv too
 _COLUMNS = ("front", "design_id", "model", "role", *OBJECTIVES, "runs", "reason")
 
 
 def package_rows(front: RobustFront) -> list[dict[str, object]]:
-    """One row per package, as in `front.csv`."""
+    """The rows of `front.csv`, one per package."""
     rows = []
     template, templates = np.asarray(front.models[0].designs.template), front.models[0].templates
     for i, objectives in enumerate(front.objectives):
@@ -52,7 +52,7 @@ def package_rows(front: RobustFront) -> list[dict[str, object]]:
 
 
 def robust_rows(result: RobustResult) -> list[dict[str, object]]:
-    """One row per package and model, as in `robust.csv`; the first model is all of those that were searched for."""
+    """The rows of `robust.csv`, one per package and model; the first model is all of those that were searched for."""
     front, nominal = result.front, result.nominal
     roles = [*result.ensemble.roles, *["held out"] * len(front.held_out)]
     parts = [("robust", front.objectives, [*map(Served.everywhere, front.models), *front.held_out])]
@@ -72,7 +72,7 @@ def robust_rows(result: RobustResult) -> list[dict[str, object]]:
 
 
 def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]]:
-    """One row per model, as in `price.csv`; no price where there is no nominal front."""
+    """The rows of `price.csv`, one per model; no price where there is no nominal front."""
     rows = []
     for one in comparisons:
         runs, known = one.runs, one.price

@@ -173,7 +173,7 @@ def _check_order(
     place = {job: i for i, job in enumerate(order)}
     late = [(job, p) for job in order for p in predecessors[job] if place[p] > place[job]]
     if not late:
-        return  # topological: whatever runs first in the order can always run
+        return  # topological: the first job of the order can always run
     waits = [list(p) for p in predecessors]
     last: dict[int, int] = {}
     for job in order:
@@ -349,7 +349,7 @@ def _evaluate_fluid(
     rows: list[dict[str, object]] = [{} for _ in cases]
     buckets: dict[int, list[int]] = {}
     for i, case in enumerate(cases):
-        # Few sizes, so that few programs are compiled: short schedules are cheap, whatever they are padded to.
+        # Few sizes, so that few programs are compiled: short schedules are cheap at any padding.
         buckets.setdefault(_power_of_two(64, len(case.duration)), []).append(i)
     for jobs, members in sorted(buckets.items()):
         # What is too large for single precision becomes infinite, never ends, and is refused below.

@@ -216,7 +216,7 @@ def _loops(at: At, slots: Sequence[int], bounds: abc.Mapping[int, int]) -> tuple
 
 
 def _fill_up(at: At, given: Sequence[dict[int, int]], shape: WorkloadShape) -> None:
-    """Replaces factors of 0, which stand for the whole bound of their dimension, as in Timeloop.
+    """Replaces factors of 0, which stand for the whole bound of their dimension, by Timeloop's convention.
 
     Args:
         at: The mapping.
@@ -298,7 +298,7 @@ def read_constraints(
         for k, sign, number in _factors(at / "factors", row.get("factors"), depthwise):
             if sign == ">=":
                 raise (at / "factors").error("lower bounds are not read", "bound factors from above")
-            # A factor of 0 stands for whatever is left of the bound.
+            # A factor of 0 stands for what is left of the bound.
             most = UNLIMITED if number == 0 else number
             if kind == "temporal":
                 temporal[level, k] = most

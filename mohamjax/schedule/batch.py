@@ -162,7 +162,7 @@ Nests = Callable[[], tuple[Mapping, np.ndarray]]
 class DesignEvaluator:
     """Evaluates designs of one setup, whose loop nests may grow in number from call to call.
 
-    One program serves all blocks of setups of equal shapes, whatever the number of designs; there is a second one for
+    One program serves all blocks of setups of equal shapes and any number of designs; there is a second one for
     designs with stated sizes.
 
     Args:
@@ -233,7 +233,7 @@ class DesignEvaluator:
     def _build(
         self, tables: MappingTables, given: tuple[np.ndarray, np.ndarray] | None
     ) -> tuple[MappingTables, EvaluationArrays]:
-        """The tables, and the evaluation on the device or on all of them; `given` as of `evaluation_arrays`."""
+        """The tables, and the evaluation on the device or on all of them; for `given` see `evaluation_arrays`."""
         with in_precision(self._dtype):
             evaluation = evaluation_arrays(self._setup, tables, given=given, arrays=self._nests.arrays)
             return tables, evaluation if self._devices is None else self._devices.copied(evaluation)
