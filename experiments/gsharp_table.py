@@ -221,7 +221,7 @@ def report(arguments) -> None:
         f"{header()}, from {sources}. Every search spends {EVALUATIONS:,}",
         "evaluations (the seeding heuristics of `gsharp` count among them). LB cores are `LB_rs`, bandwidth demand is",
         "`as-released`. Numbers are makespans over the lower bound of the case (1.000 is optimal): the median over",
-        "seeds and, where they differ, the quartiles. The bound is `search/jobs/bounds.py`'s; the one without stalls",
+        "seeds and, where they differ, the quartiles. The bound is `jobs/bounds.py`'s; the one without stalls",
         "(longest job, machine time, bytes) is given as its share in the column `plain`.",
         "",
         *tuning(by),

@@ -75,7 +75,7 @@ class FigureProcess:
             history: rows of the generations, see `SearchResult`.
         """
         self._front = _Front(evaluated, title, history)
-        self._sender = threading.Thread(target=self._send, name="artist", daemon=True)
+        self._sender = threading.Thread(target=self._send, name="figures", daemon=True)
         self._sender.start()
 
     def certify(self, certificate: Certificate | None) -> None:

@@ -467,25 +467,25 @@ def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypa
     paths = figures.plot_evaluated(evaluated, tmp_path / "here", **what, certificate=certificate)
     here = []
     monkeypatch.setattr(figures, "drawn_front", lambda *a, f=figures.drawn_front, **k: here.append(1) or f(*a, **k))
-    with FigureProcess() as artist:
-        artist.draw(evaluated, **what)
-        artist.certify(certificate)
-        artist.write(tmp_path / "beside")
+    with FigureProcess() as drawing:
+        drawing.draw(evaluated, **what)
+        drawing.certify(certificate)
+        drawing.write(tmp_path / "beside")
     assert {path.name for path in (tmp_path / "beside").iterdir()} == {path.name for path in paths}
     assert [p.name for p in paths if p.read_bytes() != (tmp_path / "beside" / p.name).read_bytes()] == []
     assert bool(here) == (python != PYTHON)
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_an_artist_is_gone_in_the_end(evaluated, begun):
+def test_the_figure_process_is_gone_in_the_end(evaluated, begun):
     """Also where bounds never came."""
-    with FigureProcess() as artist:
-        process = artist._process
+    with FigureProcess() as drawing:
+        process = drawing._process
         assert process.poll() is None
         if begun:
-            artist.draw(evaluated, title=TITLE, history=HISTORY)
+            drawing.draw(evaluated, title=TITLE, history=HISTORY)
     assert process.poll() is not None
-    assert [thread.name for thread in threading.enumerate() if thread.name == "artist" and thread.is_alive()] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name == "figures" and thread.is_alive()] == []
 
 
 @pytest.mark.parametrize("name", ["front.csv", "designs.json", "history.csv", "config.yaml"])

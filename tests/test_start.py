@@ -111,7 +111,7 @@ def test_to_warm_makes_the_programs_of_a_search_and_no_others(problem, settings,
     assert {key for key in PROGRAMS if "precompilation" not in key} == programs
 
 
-def test_a_rehearsal_changes_no_result(problem, settings, monkeypatch):
+def test_precompilation_changes_no_result(problem, settings, monkeypatch):
     class Nothing:
         def __init__(self, *_):
             pass
@@ -124,7 +124,7 @@ def test_a_rehearsal_changes_no_result(problem, settings, monkeypatch):
     assert np.array_equal(with_one.front.objectives, without.front.objectives)
 
 
-def test_what_goes_wrong_in_a_rehearsal_is_told(problem, settings, monkeypatch):
+def test_what_goes_wrong_in_precompilation_is_told(problem, settings, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("no compiler today")
 
@@ -135,7 +135,7 @@ def test_what_goes_wrong_in_a_rehearsal_is_told(problem, settings, monkeypatch):
     assert not [key for key in PROGRAMS if "precompilation" in key and other.moham in key]
 
 
-def test_a_stop_by_hand_ends_a_rehearsal(problem, settings, monkeypatch):
+def test_a_stop_by_hand_ends_precompilation(problem, settings, monkeypatch):
     """Ctrl-C while layers are mapped: what has not begun never does."""
     reported = []
     monkeypatch.setattr(Precompilation, "_search", lambda self: None)
@@ -178,7 +178,7 @@ LONG = 30.0
 """Seconds that nothing here takes."""
 
 
-def test_the_report_is_rehearsed_after_the_search(begun):
+def test_the_report_is_compiled_after_the_search(begun):
     """While layers are mapped one thread works, and not two."""
     order, go = [], threading.Event()
     one = begun(20, lambda: (go.wait(LONG), order.append("search")), lambda: order.append("report"))
@@ -188,7 +188,7 @@ def test_the_report_is_rehearsed_after_the_search(begun):
     assert order == ["search", "report"]
 
 
-def test_the_report_is_rehearsed_beside_the_search_once_somebody_waits(begun):
+def test_the_report_is_compiled_beside_the_search_once_somebody_waits(begun):
     order, reported = [], threading.Event()
     one = begun(
         21, lambda: (reported.wait(LONG), order.append("search")), lambda: (order.append("report"), reported.set())
@@ -198,7 +198,7 @@ def test_the_report_is_rehearsed_beside_the_search_once_somebody_waits(begun):
     one.reported()
 
 
-def test_a_rehearsal_that_has_ended_keeps_nobody_waiting(begun):
+def test_precompilation_that_has_ended_keeps_nobody_waiting(begun):
     reported, go = [], threading.Event()
     one = begun(22, lambda: go.wait(LONG), lambda: reported.append(1))
     one.end()
@@ -207,7 +207,7 @@ def test_a_rehearsal_that_has_ended_keeps_nobody_waiting(begun):
     assert reported == []
 
 
-def test_after_a_search_that_failed_no_report_is_rehearsed(begun):
+def test_after_a_search_that_failed_no_report_is_compiled(begun):
     reported = []
 
     def broken():

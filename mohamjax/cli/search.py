@@ -343,7 +343,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     alone = devices is None or devices.is_first
     with contextlib.ExitStack() as held:
         own = held.enter_context(spread.held(devices, lambda: results_folder(out, resume=arguments.resume)))
-        artist = held.enter_context(FigureProcess()) if alone and not arguments.no_figures else None
+        figures = held.enter_context(FigureProcess()) if alone and not arguments.no_figures else None
         terminal.line(
             f"{application.name}: {plural(len(application.networks), 'network')}, "
             f"{plural(len(application.layers), 'layer')}, "
@@ -359,7 +359,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
             checkpoint=checkpoint, resume=arguments.resume,
             checkpoint_every_s=arguments.checkpoint_every, devices=devices,
         )  # fmt: skip
-        return _searched(arguments, terminal, search, checkpoint, inputs, folder, artist)
+        return _searched(arguments, terminal, search, checkpoint, inputs, folder, figures)
 
 
 def _searched(
@@ -369,7 +369,7 @@ def _searched(
     checkpoint: CheckpointFile,
     inputs: dict[str, Any],
     folder: pathlib.Path,
-    artist: FigureProcess | None,
+    figures: FigureProcess | None,
 ) -> int:
     """The search itself, into a folder that is ours, and what there is to tell of it."""
     from mohamjax.io import write_front_arrays, write_results
@@ -385,8 +385,8 @@ def _searched(
         if not search.is_first:
             return 0
         title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
-        if artist is not None:
-            artist.draw(result.front, title=title, history=result.history)
+        if figures is not None:
+            figures.draw(result.front, title=title, history=result.history)
         bounds = result.front.bounds(most)
         config = {**result.config, "inputs": inputs}
         certificate = None
@@ -394,8 +394,8 @@ def _searched(
             limits = result.front.front_bounds(most)
             box = config["ideal_point"], config["reference_point"]
             certificate = certify(limits, result.front.reports.objectives, *box)
-        if artist is not None:
-            artist.certify(certificate)
+        if figures is not None:
+            figures.certify(certificate)
         try:
             write_results(folder, result.front, result.history, config, bounds, certificate)
             if arguments.bulk:
@@ -409,9 +409,9 @@ def _searched(
     except KeyboardInterrupt:
         return stopped(terminal, checkpoint, folder if version_of(folder / "front.csv") != before else None)
     drawn = time.perf_counter()
-    if artist is not None:
+    if figures is not None:
         with drawing(terminal, folder):
-            artist.write(folder / "figures")
+            figures.write(folder / "figures")
     terminal.was_stopped |= result.interrupted
     ended = time.perf_counter()
     timings = {**result.timings, "figures_s": ended - drawn, "total_s": ended - began}

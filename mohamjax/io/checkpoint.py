@@ -81,7 +81,7 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
 
 
 class CheckpointFile:
-    """The checkpoint of one search in a file, as `search.co_optimise` takes it (`search.stores.CheckpointStore`).
+    """The checkpoint of one search in a file, as `search.Search` takes it (`search.stores.CheckpointStore`).
 
     A checkpoint that cannot be written (the disk is full) is told and left out: the search goes on.
     """

@@ -63,7 +63,7 @@ _trace_context: Callable[[], Hashable] | None = getattr(
 
 It has no public name in JAX, and a list of contexts of our own would be right only until JAX has another one. Where a
 JAX has it no more, nothing is kept, every number stays what it is, and a warm start takes what the module says;
-`tests/test_exported.py` tells.
+`tests/test_kept_programs.py` tells.
 """
 
 Result = TypeVar("Result")

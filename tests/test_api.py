@@ -537,7 +537,7 @@ sys.path.insert(0, "tests")
 import jax, numpy as np
 from jax.sharding import Mesh, PartitionSpec as P
 import mohamjax as mj
-from test_door import toy
+from test_api import toy
 
 problem = mj.DesignProblem(toy(), templates="simba")
 space = problem.arrays(mj.sample_mappings(problem, count=8))
