@@ -1,7 +1,7 @@
 """Designs per second of whole generations of the co-optimiser, against the size of its population, and where they go.
 
-A whole generation is selection, variation, evaluation, ranking, survival and the archive, as `search.run` makes it: the
-candidates of a call over its seconds, the median of the calls after the first two; compile time stands apart. The
+A whole generation is selection, variation, evaluation, ranking, survival and the archive, as `search.Generations` makes
+it: the candidates of a call over its seconds, the median of the calls after the first two; compile time stands apart. The
 program is that of long searches, of more than 250,000 designs; shorter ones run one that compiles in two fifths of the
 time and takes up to two thirds longer. Every figure is of a process of its own, which also states the memory that it
 took at most; with `--against` each is followed by one of the other checkout, the pair `--repeats` times over, and the
@@ -33,7 +33,7 @@ PARTS = ("breeding", "evaluation", "survival")
 
 
 def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str, float]:
-    """What one process finds. Uses only names that older checkouts have as well, but for `parts`."""
+    """What one process finds. Uses names that checkouts have since searches are classes (commit 68cf341)."""
     import mohamjax as mj
     from mohamjax.hardware import load_technology, load_templates
     from mohamjax.mapper import LayerMapper

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import jax
 
@@ -29,7 +30,7 @@ NO_FIELD = {
     "folders.py", "forms.py", "platforms.py", "programs.py", "progress.py", "reader.py", "struct.py", "text.py",
     "version.py",
 }  # fmt: skip
-SIZES = {"population": 16, "generations": 4, "chunk": 4}
+SIZES: dict[str, Any] = {"population": 16, "generations": 4, "chunk": 4}
 
 
 def files(call: Callable[[], object]) -> list[str]:

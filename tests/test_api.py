@@ -1,4 +1,4 @@
-"""The door: every public name's example, how evaluation composes, search from Python, and the README's snippet."""
+"""`import mohamjax as mj`: every public name's example, how evaluation composes, search from Python, and the README's snippet."""
 
 import dataclasses
 import doctest
@@ -16,7 +16,7 @@ import pytest
 from small_search import small_network
 
 import mohamjax as mj
-from mohamjax import api as door
+from mohamjax import api
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
@@ -67,7 +67,7 @@ def result(problem, tables):
 @pytest.fixture(scope="module")
 def files(tmp_path_factory, result):
     """A folder with the files that the examples read."""
-    folder = tmp_path_factory.mktemp("door")
+    folder = tmp_path_factory.mktemp("api")
     small_network(folder / "one.onnx", 16)
     write_designs(folder / "designs.json", result.front, "toy")
     table = {
@@ -714,10 +714,10 @@ def test_schedules_with_costs_of_their_own(tmp_path):
 def test_readme_example_runs(monkeypatch, problem, tables, result):
     text = (ROOT / "README.md").read_text()
     (snippet,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.S) if "import mohamjax as mj" in code]
-    # The same roads on two layers, with the sizes of the other tests.
+    # The same functions on two layers, with the sizes of the other tests.
     monkeypatch.setattr(mj, "load_scenario", lambda name: toy())
-    real = door.search
-    monkeypatch.setattr(door, "search", lambda *a, **k: real(*a, **k | TINY))
+    real = api.search
+    monkeypatch.setattr(api, "search", lambda *a, **k: real(*a, **k | TINY))
     space = {}
     exec(snippet, space)
     assert np.isfinite(space["objectives"]).all() and len(space["front"].designs) == len(space["front"].objectives)

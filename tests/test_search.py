@@ -1,4 +1,4 @@
-"""The main road end to end on two small networks: search, files, re-evaluation, resume, and the command line."""
+"""A search end to end on two small networks: search, files, re-evaluation, resume, and the command line."""
 
 import itertools
 import json

@@ -44,14 +44,14 @@ DESIGNS = random_designs(PROBLEM, MADE, 2, COUNT)
 
 
 with jax.enable_x64(True):
-    BENCH = evaluation(PROBLEM, MADE)
+    EVALUATION = evaluation(PROBLEM, MADE)
 
 
 def on(package=None, technology=TECHNOLOGY):
     """The evaluation with another package or technology, made as benches are made; wires and tables know neither."""
     with jax.enable_x64(True):
         return dataclasses.replace(
-            BENCH,
+            EVALUATION,
             package=package_arrays(PackageParameters() if package is None else package, jnp.float64),
             technology=cast(technology, jnp.float64),
             templates=template_arrays(TEMPLATES, technology, levels=LEVELS, dtype=jnp.float64),
@@ -354,7 +354,7 @@ def planted(threshold: float):
 
     Energy is c + h f, f the factor of the hop energy, which is set so that both are equal at f = threshold.
     """
-    own = reports(DESIGNS, BENCH)
+    own = reports(DESIGNS, EVALUATION)
     latency, _, area = own.objectives.T
     hops = own.nop_energy.sum(axis=1) / PackageParameters().hop_energy
     rest = own.layer_energy.sum(axis=1)

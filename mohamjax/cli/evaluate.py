@@ -176,7 +176,7 @@ def _one_file(arguments: argparse.Namespace) -> None:
 
 
 def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: object) -> int:
-    """object number of files of any mix of formats into one table.
+    """Any number of files of any mix of formats into one table.
 
     Args:
         arguments: of the verb.

@@ -283,7 +283,7 @@ def problem_of(
 
 
 def _injected(arguments: argparse.Namespace, problem: DesignProblem) -> DesignFile | None:
-    """The user's own designs."""
+    """The user's own designs, checked here for --dry-run too."""
     from mohamjax.io import read_designs
     from mohamjax.search.injection import check_injected
 

@@ -58,6 +58,7 @@ from mohamjax.schedule import (
     explanation_text,
     reevaluate,
 )
+from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES
 from mohamjax.schedule.measures import measure_named
 from mohamjax.schedule.utilisation import layer_use
 from mohamjax.schedule.validity import invalid, misfits
@@ -121,12 +122,13 @@ def designs_document(
     for i in range(len(evaluated)):
         design, chips, timeline = _one(evaluated, i)
         standing = np.flatnonzero(design.template >= 0)
+        measured = {key: measure.value(chips) for key, measure in CHIPLET_MEASURES.items()}
         chip_of_tile = {int(tile): k for k, tile in enumerate(standing)}
         chiplets = [
             {
                 "template": templates[design.template[tile]].name,
                 "tile": int(tile),
-                "area_mm2": _short(chips.area[tile] * 1e-6),
+                **{key: _short(values[tile]) for key, values in measured.items()},
                 "interface": int(chips.interface[tile]),
                 "hops": int(chips.hops[tile]),
                 "levels": [

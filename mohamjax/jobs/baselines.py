@@ -1,7 +1,7 @@
 """Optimisers of nevergrad on the encoding of G# (Section 4.4), as the paper used them; extra `baselines`.
 
-A schedule is a point of the unit cube (`problem.decode`). The optimiser is asked for a population at a time, which is
-evaluated in one call.
+A schedule is a point of the unit cube (`job_problem.decode`). The optimiser is asked for a population at a time, which
+is evaluated in one call.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _relaxed(work: np.ndarray, carried: np.ndarray, count: np.ndarray, with_stal
 
 
 def job_bound(table: JobTable) -> JobBound:
-    """Bounds of a table whose accelerators all share its one resource (as `problem.job_problem` checks).
+    """Bounds of a table whose accelerators all share its one resource (as `job_problem.job_problem` checks).
 
     Args:
         table: N >= 1 jobs, each of which can run somewhere.

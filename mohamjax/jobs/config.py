@@ -20,7 +20,7 @@ class JobSearchConfig:
     Attributes:
         population: schedules of a generation.
         generations: bred ones, after the first population.
-        objectives: of `problem.OBJECTIVES`; several give a front.
+        objectives: of `job_problem.OBJECTIVES`; several give a front.
         seed: of all randomness.
         archive: capacity for the front of several objectives.
     """
@@ -52,7 +52,7 @@ class JobSearchConfig:
 
 @dataclasses.dataclass(frozen=True)
 class JobGoals:
-    """What tenants want, beside a short makespan; see `problem.job_problem`. What is None is as the table has it.
+    """What tenants want, beside a short makespan; see `job_problem.job_problem`. What is None is as the table has it.
 
     Attributes:
         weight: per job, or None.

@@ -217,7 +217,7 @@ def gsharp_problem(objectives: tuple[str, ...], informed: bool = True) -> Proble
     """The problem of the shared loop.
 
     Args:
-        objectives: of `problem.OBJECTIVES`.
+        objectives: of `job_problem.OBJECTIVES`.
         informed: half of the random schedules are drawn by what accelerators cost (`informed_genes`), not evenly.
     """
     return Problem(

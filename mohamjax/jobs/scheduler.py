@@ -1,4 +1,4 @@
-"""The main road of G#: from a job table to schedules by any method, counted alike, evaluated in double precision."""
+"""G# from end to end: from a job table to schedules by any method, counted alike, evaluated in double precision."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class JobSchedule:
     Attributes:
         method: its name.
         plan: accelerators and order.
-        objectives: every one of `problem.OBJECTIVES`, in double precision.
+        objectives: every one of `job_problem.OBJECTIVES`, in double precision.
         evaluations: schedules evaluated to find it.
         seconds: wall time, compile time included.
         history: (evaluations so far, best value of the first objective so far), in single precision.

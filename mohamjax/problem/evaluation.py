@@ -1,4 +1,4 @@
-"""Main roads over a `DesignProblem`: sample mappings and designs, evaluate designs."""
+"""Evaluates designs in the space of a `DesignProblem`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from mohamjax.problem.space import DesignSpace
 from mohamjax.schedule import Design, DesignReport, SizedDesign
-from mohamjax.schedule import report as report_on_bench
+from mohamjax.schedule import report as plain_report
 from mohamjax.schedule.validity import mappings_fit, sound_genes
 
 
@@ -88,7 +88,7 @@ def report(design: Design | SizedDesign, space: DesignSpace) -> DesignReport:
         (True, (16,))
     """
     genes, sizes = _stated(design, space)
-    found = report_on_bench(genes, space.evaluation, sizes)
+    found = plain_report(genes, space.evaluation, sizes)
     runs = _fits(genes, sizes, space) & jnp.all(jnp.isfinite(found.objectives))
     return dataclasses.replace(found, objectives=jnp.where(runs, found.objectives, jnp.inf))
 

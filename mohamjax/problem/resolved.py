@@ -168,7 +168,7 @@ def _tenant_limits(r: Requirements, application: ApplicationModel) -> tuple[floa
 
 
 def _owner(template: Template, chiplets: Sequence[FixedChiplet], names: Sequence[str]) -> str:
-    """Name of the user's template that a template of the resolved is made from."""
+    """Name of the user's template that a resolved template is made from."""
     for chiplet, name in zip(chiplets, names, strict=True):
         if name == template.name:
             return chiplet.template

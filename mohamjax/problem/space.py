@@ -1,4 +1,4 @@
-"""The co-optimiser's problem as arrays, built once on the host from networks, templates, tables and requirements."""
+"""The space of designs as arrays, built once on the host from networks, templates, tables and requirements."""
 
 from __future__ import annotations
 

@@ -154,6 +154,7 @@ def check_robust(ensemble: Ensemble, problem: DesignProblem, settings: Settings)
             "objectives",
             f"leave them at {', '.join(DEFAULT)}",
         )
+    settings.goals.check(problem.application)
     if any(math.isfinite(limit) for limit in problem.requirements.tenant_limits):
         raise problem.requirements.complaint(
             "deadlines and weights of networks are not limited over several application models",

@@ -32,7 +32,7 @@ from mohamjax.schedule.design import (
     chiplets,
     report_on,
 )
-from mohamjax.schedule.evaluated import Evaluated, evaluated_on_bench
+from mohamjax.schedule.evaluated import Evaluated, evaluated_in_double
 from mohamjax.schedule.fluid import padded_jobs, predecessor_bits
 from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.tenants import tenant_report, tenants_of
@@ -212,7 +212,7 @@ def reevaluate_models(
     """
     everyone = joined(applications)
     program = functools.partial(_model_reports, models=models_of(applications))
-    tables, wires, (parts, reports) = evaluated_on_bench(program, setup.of(everyone), mappings, count, designs)
+    tables, wires, (parts, reports) = evaluated_in_double(program, setup.of(everyone), mappings, count, designs)
     found = []
     for a, application in enumerate(applications):
         own: DesignReport = take(reports, (slice(None), a))

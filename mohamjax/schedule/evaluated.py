@@ -97,7 +97,7 @@ def _width(number: int) -> int:
     return _ROWS if number <= wide else wide
 
 
-def evaluated_on_bench(
+def evaluated_in_double(
     program: Callable[[SizedDesign, EvaluationArrays], Told],
     setup: Setup,
     mappings: Mapping,
@@ -166,7 +166,7 @@ def reevaluate(
     Returns:
         The designs with their reports as NumPy arrays.
     """
-    tables, wires, reports = evaluated_on_bench(
+    tables, wires, reports = evaluated_in_double(
         _reports, setup, mappings, count, designs, float32=float32, periods=periods if of_frames(measures) else None
     )
     return Evaluated(

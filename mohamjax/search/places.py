@@ -507,8 +507,8 @@ def closing(
 ) -> Iterator[tuple[SearchState, Closing]]:
     """Gives designs up for those that dominate them by a move of chiplets, until none that is shown has such a move.
 
-    Only the designs that stand for the front (`box.representatives`) are tried, chosen anew in every round: a result
-    chooses among these (`Closing.closed`). Arrangements of up to nine chiplets (on the
+    Only the designs that stand for the front (`representatives.representatives`) are tried, chosen anew in every round:
+    a result chooses among these (`Closing.closed`). Arrangements of up to nine chiplets (on the
     default package) are tried completely, of more a sample; each together with giving one chiplet's layers to another,
     on the best mappings that fit it as it stands, under each weight. Fixed chiplets stay. A design dominates another
     if no objective is worse by more than single precision tells, and one is better by clearly more (`NO_WORSE`,

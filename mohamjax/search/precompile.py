@@ -158,7 +158,7 @@ class Precompilation:
             max(map(len, before)), int(after.max()), kinds,
             tuple(template.content_hash() for template in resolved.templates),
             settings.moham, settings.mapper.entries, settings.remap, problem.package, problem.max_chiplets,
-            resolved.projects,
+            resolved.projects, bool(resolved.chiplet_limits),
             self._devices, self._frames,
         )  # fmt: skip
 
@@ -206,7 +206,6 @@ class Precompilation:
         problem, settings = self._problem, self._settings
         grows = settings.moham.genes == "plans" and bool(settings.remap.every or settings.remap.polish)
         entries = settings.mapper.entries + (settings.remap.entries if grows else 0)
-        problem = self._problem
         technology = cast(problem.technology, jnp.float32)
         return made_up_tables(problem.application.unique_layers, problem.resolved.templates, technology, entries)
 
@@ -226,7 +225,7 @@ class Precompilation:
         if config.genes == "plans":
             self._go_on()
             once_each = dataclasses.replace(config, end_batches=min(config.end_batches, 1), end_rounds=0)
-            state = finished(state, space, once_each, rates=self._settings.plan_rates, devices=self._devices)
+            state = finished(state, space, once_each, rates=self._rates, devices=self._devices)
             if config.end_rounds:
                 self._go_on()
                 once_each = dataclasses.replace(config, end_rounds=1)

@@ -519,7 +519,7 @@ def _record(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
         "static_energy": technology.static_share is not None,
         "package": package_to_dict(problem.package),
         "mapper": plain(settings.mapper),
-        "search": {**plain(settings.moham), "tiles": problem.tiles, "max_chiplets": problem.max_chiplets},
+        "search": _of_search(problem, settings.moham),
         "rates": named_rates(settings.rates),
         "plan_rates": named_rates(settings.plan_rates),
         "remap": plain(settings.remap),
@@ -527,6 +527,16 @@ def _record(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
         "weights": list(settings.weights),
         **machinery(),
     }
+
+
+def _of_search(problem: DesignProblem, config: MohamConfig) -> dict[str, Any]:
+    """Sizes of a search, with those that its problem decides in the place where they have always stood."""
+    out: dict[str, Any] = {}
+    for name, value in plain(config).items():
+        out[name] = value
+        if name == "immigrants":
+            out |= {"tiles": problem.tiles, "max_chiplets": problem.max_chiplets}
+    return out
 
 
 def _floor(problem: DesignProblem, ensemble: Ensemble | None, tables: MappingTables, wires: Wires) -> np.ndarray:

@@ -56,17 +56,17 @@ class SpreadGenerations:
         """
         self._devices, self._split = devices, islands > 1
         self._program = spread_program(devices.mesh, self._split, light)
-        self._context: tuple[Any, Any] = None, None
+        self._space: tuple[Any, Any] = None, None
 
     def __call__(
         self, state: SearchState, space: Any, rates: Any, count: Any, counted: Any = True, *, course: Course
     ) -> tuple[SearchState, Metrics]:
         """As `loop.generations`."""
         state = self._devices.split(state) if self._split else self._devices.copied(state)
-        if space is not self._context[0]:
-            self._context = space, self._devices.copied(space)
+        if space is not self._space[0]:
+            self._space = space, self._devices.copied(space)
         rest = self._devices.copied((rates, count, counted))
-        return self._program(state, self._context[1], *rest, course=course)
+        return self._program(state, self._space[1], *rest, course=course)
 
 
 @functools.cache
