@@ -74,7 +74,8 @@ RELEASED = {
 
 LIBRARY = [
     "nevergrad's methods search the unit cube that `job_problem.decode` reads, two numbers per job, from its middle",
-    "and with the library's own settings, a population of 100 asked at a time; A2C and PPO place one job after the other.",
+    "and with the library's own settings, a population of 100 asked at a time; A2C and PPO place one job after the",
+    "other.",
     "Halton and Hammersley sequences know no seed: their ten runs are one.",
     "",
 ]

@@ -1,4 +1,4 @@
-"""`import mohamjax as mj`: every public name's example, how evaluation composes, search from Python, and the README's snippet."""
+"""`import mohamjax as mj`: every public name's example, how evaluation composes, search, and the README's snippet."""
 
 import dataclasses
 import doctest

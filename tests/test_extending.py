@@ -1,5 +1,6 @@
 """What docs/extending.md tells: an objective, and a measure of a chiplet, are one entry each."""
 
+import json
 import pathlib
 import re
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import mohamjax as mj
+from mohamjax.io import write_results
 from mohamjax.problem.requirements import requirements_from_dict
 from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES, ChipletMeasure
 from mohamjax.schedule.measures import MEASURES, Measure
@@ -42,14 +44,19 @@ def test_an_objective_is_one_entry(entries):
     assert len(front) > 1
 
 
-def test_a_measure_of_a_chiplet_is_one_entry(entries):
+def test_a_measure_of_a_chiplet_is_one_entry(entries, tmp_path):
     free = problem()
     tables = mj.sample_mappings(free, 8)
 
     def largest(front):
         return np.max(np.asarray(entries[1].value(front.reports.chiplets)), axis=1)
 
-    before = largest(mj.search(free, tables, "tiny", **SIZES).front)
+    found = mj.search(free, tables, "tiny", **SIZES)
+    before = largest(found.front)
+    write_results(tmp_path, found.front, found.history, {**found.config, "inputs": {}})
+    designs = json.loads((tmp_path / "designs.json").read_text())["designs"]
+    stated = [max(chiplet["perimeter_mm"] for chiplet in design["chiplets"]) for design in designs]
+    np.testing.assert_allclose(stated, before, rtol=1e-4)
     bound = float(np.median(before))
     limited = problem(requirements_from_dict({"limits": {"chiplet": {"perimeter_mm": bound}}}))
     after = largest(mj.search(limited, tables, "tiny", **SIZES).front)

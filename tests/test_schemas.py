@@ -27,6 +27,7 @@ from mohamjax.io.jobs import job_table_document
 from mohamjax.io.schedules import evaluate_schedules, read_job_table
 from mohamjax.io.schemas import FORMS, schema
 from mohamjax.problem.requirements import requirements_from_dict
+from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES
 
 PUBLISHED = pathlib.Path(__file__).parents[1] / "docs" / "schemas"
 SOUND = {
@@ -284,7 +285,7 @@ def test_our_own_designs_are_read_by_their_forms_at_once():
     document = copy.deepcopy(fuzz_documents.designs())
     design = document["designs"][0]
     for chiplet in design["chiplets"]:
-        chiplet |= {"area_mm2": 1.5, "interface": 0, "hops": 1}
+        chiplet |= {**dict.fromkeys(CHIPLET_MEASURES, 1.5), "interface": 0, "hops": 1}
         chiplet["levels"] = [{"capacity_words": 4, **level} for level in design["chiplets"][0]["levels"]]
     for step in design["schedule"]:
         figures = ("start_s", "end_s", "alone_s", "offchip_bytes", "macs_per_cycle", "utilisation", "energy_J")

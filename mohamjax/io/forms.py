@@ -11,14 +11,15 @@ other tools; their keys that may be left out are names and numbers for people.
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, defstruct, field
 
 from mohamjax.dims import LayerType
 from mohamjax.forms import Amount, Bound, Bounds, Form, Index, OpenForm, Pair, Positive, Text, Whole, as_written
 from mohamjax.hardware import PackageForm, RecordForm, TemplateForm
 from mohamjax.mapping.notation import NestForm, OwnedNestForm, WrittenNestForm
+from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES
 
 Reference = Annotated[Index | Text, Meta(description="a name or a 0-based number")]
 """A job, accelerator or resource."""
@@ -41,15 +42,27 @@ class SizeForm(Form):
     fanout: Annotated[tuple[Whole, Whole], Meta(description="[X, Y], two positive integers")] | None = None
 
 
-class ChipletForm(Form):
-    """A chiplet; without `levels` it is made just large enough."""
-
+class _ChipletForm(Form):
     template: str
     tile: Index | None = None
     levels: list[SizeForm] | None = None
-    area_mm2: ForPeople = None
-    interface: ForPeople = None
-    hops: ForPeople = None
+
+
+_CHIPLET_FIGURES = (*CHIPLET_MEASURES, "interface", "hops")
+
+if TYPE_CHECKING:
+
+    class ChipletForm(_ChipletForm):
+        """A chiplet; beside what is read it may state its figures (`_CHIPLET_FIGURES`)."""
+
+else:
+    ChipletForm = defstruct(
+        "ChipletForm",
+        [(name, ForPeople, None) for name in _CHIPLET_FIGURES],
+        bases=(_ChipletForm,),
+        module=__name__,
+        namespace={"__doc__": "A chiplet; without `levels` it is made just large enough."},
+    )
 
 
 class StepForm(OpenForm):
@@ -92,7 +105,12 @@ class _LeastForm(Form):
 
 
 _WrittenChipletForm = as_written(
-    ChipletForm, area_mm2=float, interface=int, hops=int, levels=list[as_written(SizeForm)]
+    ChipletForm,
+    may_lack=(),
+    **dict.fromkeys(CHIPLET_MEASURES, float),
+    interface=int,
+    hops=int,
+    levels=list[as_written(SizeForm)],
 )
 _STEP_FIGURES = ("start_s", "end_s", "alone_s", "offchip_bytes", "macs_per_cycle", "utilisation", "energy_J")
 _WrittenStepForm = as_written(StepForm, **dict.fromkeys(_STEP_FIGURES, float))

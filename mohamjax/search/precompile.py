@@ -225,7 +225,8 @@ class Precompilation:
         if config.genes == "plans":
             self._go_on()
             once_each = dataclasses.replace(config, end_batches=min(config.end_batches, 1), end_rounds=0)
-            state = finished(state, space, once_each, rates=self._rates, devices=self._devices)
+            rates = self._settings.plan_rates
+            state = finished(state, space, once_each, rates=rates, devices=self._devices)
             if config.end_rounds:
                 self._go_on()
                 once_each = dataclasses.replace(config, end_rounds=1)
