@@ -2,13 +2,13 @@
 
 A whole generation is selection, variation, evaluation, ranking, survival and the archive, as `search.Generations` makes
 it: the candidates of a call over its seconds, the median of the calls after the first two; compile time stands apart.
-The program is that of long searches, of more than 250,000 designs; shorter ones run one that compiles in two fifths of
-the time and takes up to two thirds longer. Every figure is of a process of its own, which also states the memory
-that it took at most; with `--against` each is followed by one of the other checkout, the pair `--repeats` times over, and the
-ratio is the median of the pairs'. Where this checkout's time goes: breeding (tournament, operators, decoding),
-evaluation, and survival (ranking, hypervolume, archive), each compiled by itself, in percent of their sum. Another key,
-other rates and other designs must not compile again. Mapping tables: those of the budget `tiny`, seed 0, each
-checkout's own.
+The program is that of long searches, of more than 250,000 designs; shorter ones run one that compiles in two fifths
+of the time and takes up to two thirds longer. Every figure is of a process of its own, which also states the memory
+that it took at most; with `--against` each is followed by one of the other checkout, the pair `--repeats` times over,
+and the ratio is the median of the pairs'. Where this checkout's time goes: breeding (tournament, operators,
+decoding), evaluation, and survival (ranking, hypervolume, archive), each compiled by itself, in percent of their sum.
+Another key, other rates and other designs must not compile again. Mapping tables: those of the budget `tiny`, seed 0,
+each checkout's own.
 
     python experiments/bench_search.py --scenarios ar-vr,edge --populations 256,1024,16384 --against ../before
 """
