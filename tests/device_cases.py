@@ -24,8 +24,8 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + FLAGS
 
 from mohamjax.runtime import programs  # noqa: E402
 
-for own in (programs._LIGHT, programs._LEAN):
-    own["xla_backend_optimization_level"] = 0
+for own in (programs.jit_o1, programs.jit_o1_plain_loops):
+    own.keywords["compiler_options"]["xla_backend_optimization_level"] = 0
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
