@@ -60,9 +60,9 @@ from mohamjax.runtime.blocks import in_blocks
 from mohamjax.runtime.devices import DevicesLike, chosen_devices
 from mohamjax.runtime.struct import Rows, cast, record, shown_briefly
 from mohamjax.schedule import Design, SizedDesign
+from mohamjax.schedule.design import padded
 from mohamjax.search.listener import Listener
 from mohamjax.search.search import Search, SearchResult
-from mohamjax.search.seeding import padded
 from mohamjax.search.settings import BUDGETS, Settings, changed
 from mohamjax.unico.choices import chosen_space, settings
 from mohamjax.unico.problem import CodesignProblem

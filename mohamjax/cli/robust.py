@@ -48,6 +48,7 @@ def run(
     from mohamjax.io import CheckpointFile, mapping_cache, prepare_folder
     from mohamjax.problem.design_problem import runnable
     from mohamjax.robust import RobustSearch, check_robust
+    from mohamjax.runtime.devices import is_first
     from mohamjax.search import check_islands, expected_cost
     from mohamjax.workload import load_ensemble
 
@@ -74,7 +75,7 @@ def run(
         if price:
             nominal = problem.replace(application=ensemble.models[ensemble.nominal].application, requirements=None)
             costs.append(expected_cost(nominal, 0, settings))
-        if devices is None or devices.is_first:
+        if is_first(devices):
             print(_planned(arguments, ensemble, problem, settings, costs))
         return 0
     inputs = inputs_of(arguments, ensemble.everyone)
@@ -110,12 +111,13 @@ def _searched(
     """The search itself, into a folder that is ours, and what there is to tell of it."""
     from mohamjax.io import price_rows, write_robust_results
     from mohamjax.io.files import version_of
+    from mohamjax.runtime.devices import is_first
 
     began, ensemble, settings = time.perf_counter(), search.ensemble, search.settings
     before = version_of(folder / "front.csv")
     try:
         result = search.run()
-        if not search.is_first:
+        if not is_first(search.devices):
             return 0
         write_robust_results(folder, result, {**result.config, "inputs": inputs})
     except KeyboardInterrupt:

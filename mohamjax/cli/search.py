@@ -311,6 +311,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     from mohamjax.drawing import FigureProcess
     from mohamjax.io import CheckpointFile, mapping_cache
     from mohamjax.problem.design_problem import runnable
+    from mohamjax.runtime.devices import is_first
     from mohamjax.search import Search, check_islands, expected_cost
 
     def read() -> Any:
@@ -330,7 +331,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     inputs = _inputs(arguments, application)
     if arguments.dry_run:
         cost = expected_cost(problem, int(runs.sum()), settings)
-        if devices is not None and not devices.is_first:
+        if not is_first(devices):
             return 0
         if arguments.json:
             demands = {"requirements": problem.requirements.to_dict()}
@@ -340,7 +341,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
         return 0
 
     out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
-    alone = devices is None or devices.is_first
+    alone = is_first(devices)
     with contextlib.ExitStack() as held:
         own = held.enter_context(spread.held(devices, lambda: results_folder(out, resume=arguments.resume)))
         figures = held.enter_context(FigureProcess()) if alone and not arguments.no_figures else None
@@ -374,6 +375,7 @@ def _searched(
     """The search itself, into a folder that is ours, and what there is to tell of it."""
     from mohamjax.io import write_front_arrays, write_results
     from mohamjax.io.files import version_of
+    from mohamjax.runtime.devices import is_first
     from mohamjax.schedule import LOW, certify, landmarks, layer_use, layers_of_little_use
     from mohamjax.schedule.measures import DEFAULT
 
@@ -382,7 +384,7 @@ def _searched(
     before = version_of(folder / "front.csv")
     try:
         result = search.run()
-        if not search.is_first:
+        if not is_first(search.devices):
             return 0
         title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
         if figures is not None:

@@ -133,10 +133,6 @@ class DesignProblem:
                 "has no layers", item=f"application {application.name!r}", remedy="give a network with some"
             )
         own["max_chiplets"] = _most(max_chiplets, own["package"].max_tiles)
-        self._hold(own)
-
-    def _hold(self, own: dict[str, Any]) -> None:
-        """Takes the parts, and checks all that can be checked before layers are mapped."""
         for name, value in own.items():
             object.__setattr__(self, name, value)
         templates = tuple(with_memory(self.templates, self.package.memory))

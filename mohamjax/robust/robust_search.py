@@ -20,25 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.stores import TableStore
 from mohamjax.mapping import MappingTables, recast
-from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
+from mohamjax.problem.design_problem import DesignProblem, check_tables
 from mohamjax.problem.resolved import ResolvedRequirements, demands, keeps, unmet
 from mohamjax.robust.price import ALL, Comparison
 from mohamjax.robust.reschedule import Packages, Served, reschedule, rows_of_tables
-from mohamjax.runtime.devices import Devices, DevicesLike, agreed, chosen_devices
+from mohamjax.runtime.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Evaluated
 from mohamjax.schedule.ensemble import own_tables, reevaluate_models
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT
-from mohamjax.schedule.setup import Setup
-from mohamjax.search.listener import Listener, Silent
+from mohamjax.search.listener import Listener, heard
 from mohamjax.search.plans import Plan
 from mohamjax.search.remap import with_room
 from mohamjax.search.representatives import chosen_rows
-from mohamjax.search.search import Explored, Search, SearchResult
+from mohamjax.search.search import Explored, Search, SearchResult, mapped
 from mohamjax.search.settings import Settings
 from mohamjax.search.spread import check_islands
 from mohamjax.search.stores import CheckpointStore
@@ -216,12 +214,6 @@ class RobustSearch:
     checkpoint_every_s: float = 30.0
     devices: DevicesLike = None
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this process is the only one, or the first of several: the one that tells and writes."""
-        spread = chosen_devices(self.devices)
-        return spread is None or spread.is_first
-
     def run(self) -> RobustResult:
         """Searches; held-out models and the price of robustness follow.
 
@@ -240,7 +232,7 @@ class RobustSearch:
     def prepare(self) -> None:
         """Checks all that can be checked before layers are mapped."""
         self._spread = chosen_devices(self.devices)
-        self._listener = self.listener if self.listener is not None and self.is_first else Silent()
+        self._listener = heard(self.listener, self._spread)
         check_islands(self._spread, self.settings.moham.islands)
         check_robust(self.ensemble, self.problem, self.settings)
 
@@ -252,7 +244,7 @@ class RobustSearch:
             self._listener.announce(
                 f"mapping {plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
             )
-            self._first = _mapped(problem.setup, self.settings, self._listener, self.cache, self._spread)
+            self._first = mapped(problem.setup, self.settings, self._listener.mapping, self.cache, self._spread)
         else:
             check_tables(self.tables, problem.setup.of(ensemble.everyone))
             self._first = recast(own_tables(ensemble.joined, ensemble.everyone, self.tables), np.float32)
@@ -326,22 +318,6 @@ class RobustSearch:
         )
 
 
-def _mapped(
-    setup: Setup,
-    settings: Settings,
-    listener: Listener,
-    cache: TableStore | None,
-    devices: Devices | None,
-) -> MappingTables:
-    """The layer mapper's tables, by the key that a search of this seed has."""
-    key, _, _ = search_keys(settings.seed)
-    mapper = LayerMapper(
-        setup.application.unique_layers, setup.templates, setup.technology, settings.mapper,
-        progress=listener.mapping, cache=cache, devices=devices,
-    )  # fmt: skip
-    return agreed(lambda: mapper.search(key), devices)
-
-
 def _front(
     ensemble: Ensemble, resolved: ResolvedRequirements, evaluated: Sequence[Evaluated], *, kept: bool
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -398,7 +374,7 @@ class Rescheduler:
             only = _only(others, set(place))
             if tables is None:
                 listener.announce(f"mapping {plural(places.count(-1), 'unique layer')} of held-out models")
-                new = _mapped(self.problem.setup.of(only), self.settings, listener, cache, devices)
+                new = mapped(self.problem.setup.of(only), self.settings, listener.mapping, cache, devices)
             else:
                 new = recast(own_tables(only, self.ensemble.everyone, tables), np.float32)
             new = with_room(new, np.shape(self.tables.cycles)[2])

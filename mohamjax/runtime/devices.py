@@ -433,3 +433,9 @@ def _address(coordinator: str, processes: int | None, process: int | None) -> _A
             remedy=f"count from 0 to {processes - 1}",
         )
     return {"coordinator_address": coordinator, "num_processes": processes, "process_id": process}
+
+
+def is_first(devices: DevicesLike) -> bool:
+    """Whether this process is the only one, or the first of several: the one that tells and writes."""
+    spread = chosen_devices(devices)
+    return spread is None or spread.is_first

@@ -19,7 +19,7 @@ from mohamjax.mapping.tables import column_shapes, tabulate_sets
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.kept_programs import kept_jit
 from mohamjax.runtime.struct import cast, take
-from mohamjax.schedule.design import Design, EvaluationArrays, SizedDesign, report
+from mohamjax.schedule.design import Design, EvaluationArrays, SizedDesign, padded, report
 from mohamjax.schedule.evaluation_arrays import evaluation_arrays
 from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.validity import invalid, mappings_fit
@@ -196,7 +196,7 @@ class DesignEvaluator:
 
     def _run(self, designs: SizedDesign, evaluation: EvaluationArrays) -> tuple[np.ndarray, np.ndarray]:
         """Objectives `[N, 3]`, and which designs' mappings fit, `[N]`."""
-        genes = _padded(designs.design, evaluation.unique.shape[0])
+        genes = padded(designs.design, evaluation.unique.shape[0])
         with in_precision(self._dtype):
             if designs.states_sizes:
                 capacity, fanout = (np.asarray(size, self._dtype) for size in designs.sizes)
@@ -237,17 +237,3 @@ class DesignEvaluator:
         with in_precision(self._dtype):
             evaluation = evaluation_arrays(self._setup, tables, given=given, arrays=self._nests.arrays)
             return tables, evaluation if self._devices is None else self._devices.copied(evaluation)
-
-
-def _padded(designs: Design, total: int) -> Design:
-    """Designs with `total` layers, NumPy leaves: padded ones come last."""
-    layers = designs.order.shape[1]
-    rest = np.broadcast_to(np.arange(layers, total, dtype=np.int32), (len(designs), total - layers))
-    more = ((0, 0), (0, total - layers))
-    return dataclasses.replace(
-        designs,
-        order=np.concatenate([np.asarray(designs.order, np.int32), rest], axis=1),
-        assignment=np.pad(np.asarray(designs.assignment, np.int32), more),
-        mapping=np.pad(np.asarray(designs.mapping, np.int32), more),
-        template=np.asarray(designs.template, np.int32),
-    )

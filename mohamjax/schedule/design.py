@@ -6,6 +6,8 @@ M mappings of a Pareto set. Functions are for one design; callers vmap.
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -435,3 +437,17 @@ def evaluate(design: Design, evaluation: EvaluationArrays) -> jax.Array:
     Pure; callers vmap over designs and jit once. A schedule that cannot run has infinite latency.
     """
     return report(design, evaluation).objectives
+
+
+def padded(designs: Design, total: int) -> Design:
+    """Designs `[N, ...]` with `total` layers as a search has them, padded ones last in every order; NumPy leaves."""
+    layers = designs.order.shape[1]
+    rest = np.broadcast_to(np.arange(layers, total, dtype=np.int32), (len(designs), total - layers))
+    more = ((0, 0), (0, total - layers))
+    return dataclasses.replace(
+        designs,
+        order=np.concatenate([np.asarray(designs.order, np.int32), rest], axis=1),
+        assignment=np.pad(np.asarray(designs.assignment, np.int32), more),
+        mapping=np.pad(np.asarray(designs.mapping, np.int32), more),
+        template=np.asarray(designs.template, np.int32),
+    )

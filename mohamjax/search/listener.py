@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mohamjax.mapper.config import MapperProgress
+from mohamjax.runtime.devices import DevicesLike, is_first
 from mohamjax.search.generations import Progress
 
 
@@ -32,3 +33,8 @@ class Silent:
 
     def progress(self, progress: Progress, generations: int) -> None:
         """Ignores it."""
+
+
+def heard(listener: Listener | None, devices: DevicesLike) -> Listener:
+    """The listener that is told: the one given, in the process that tells (`devices.is_first`)."""
+    return Silent() if listener is None or not is_first(devices) else listener

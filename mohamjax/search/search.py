@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,18 +26,19 @@ from mohamjax.mapping import MappingTables, Wires, recast
 from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
 from mohamjax.problem.resolved import LIMIT_TOLERANCE, keeps, out_of_reach, unmet
 from mohamjax.problem.space import DesignSpace
-from mohamjax.runtime.devices import DevicesLike, agreed, chosen_devices, gathered
+from mohamjax.runtime.devices import Devices, DevicesLike, agreed, chosen_devices, gathered, is_first
 from mohamjax.runtime.programs import machinery
 from mohamjax.runtime.struct import plain, shown_briefly, take
 from mohamjax.schedule import Design, DesignFile, Evaluated, reevaluate, scenario_bounds
 from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT, box_share, offsets
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.finish import descents, finishing
 from mohamjax.search.generations import Generations, Progress, state_like
 from mohamjax.search.injection import check_injected, inject
-from mohamjax.search.listener import Listener, Silent
+from mohamjax.search.listener import Listener, heard
 from mohamjax.search.moham import designs_of
 from mohamjax.search.places import Closing
 from mohamjax.search.plans import Plan
@@ -168,12 +170,6 @@ class Search:
     devices: DevicesLike = None
     ensemble: Ensemble | None = None
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this process is the only one, or the first of several: the one that tells and writes."""
-        spread = chosen_devices(self.devices)
-        return spread is None or spread.is_first
-
     def run(self) -> SearchResult:
         """Searches, and evaluates what was found in double precision.
 
@@ -214,7 +210,7 @@ class Search:
         """Checks all that can be checked before layers are mapped, and reads the checkpoint."""
         settings, spread = self.settings, chosen_devices(self.devices)
         self._spread, self._several = spread, spread is not None and spread.several_processes
-        self._listener = self.listener if self.listener is not None and self.is_first else Silent()
+        self._listener = heard(self.listener, spread)
         check_islands(spread, settings.moham.islands)
         settings.goals.check(self.problem.application)
         if self.designs is not None:
@@ -242,11 +238,7 @@ class Search:
             self._listener.announce(
                 f"mapping {plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
             )
-            mapper = LayerMapper(
-                layers, templates, problem.technology, settings.mapper,
-                progress=self._mapping, cache=self.cache, devices=self._spread,
-            )  # fmt: skip
-            tables = agreed(lambda: mapper.search(self._keys[0]), self._spread)
+            tables = mapped(problem.setup, settings, self._mapping, self.cache, self._spread)
         else:
             check_tables(self.tables, problem.setup)
             tables = recast(self.tables, np.float32)
@@ -320,7 +312,6 @@ class Search:
         last = ", then closing it over places" if config.end_rounds else ""
         self._listener.announce(f"{changed}refitting the front{last}")
         rates = self.settings.plan_rates
-        assert self._state is not None
         try:
             steps = finishing(
                 self._state, self._space, config, rates=rates, devices=self._spread, told=self._told_of_closing
@@ -397,7 +388,7 @@ class Search:
         """Keeps the state, where there is one and somewhere to keep it."""
         if self.checkpoint is not None and self._state is not None:
             kept = gathered(self._state, self._spread)
-            if self._spread is None or self._spread.is_first:
+            if is_first(self._spread):
                 self.checkpoint.write((kept, self._grown), {**self._marks, "history": self._history})
 
     def _told_of_closing(self, done: Closing) -> None:
@@ -477,6 +468,30 @@ class Search:
             interrupted=explored.interrupted,
             plans=None if explored.plans is None else take(explored.plans, front[few]),
         )
+
+
+def mapped(
+    setup: Setup,
+    settings: Settings,
+    progress: Callable[[MapperProgress], None],
+    cache: TableStore | None,
+    devices: Devices | None,
+) -> MappingTables:
+    """The layer mapper's tables, by the key that a search of this seed has; the first of several processes maps.
+
+    Args:
+        setup: the networks, and the hardware to choose from.
+        settings: of the search.
+        progress: told how the mapper goes.
+        cache: where its sets are kept between runs.
+        devices: on which it runs.
+    """
+    key, _, _ = search_keys(settings.seed)
+    mapper = LayerMapper(
+        setup.application.unique_layers, setup.templates, setup.technology, settings.mapper,
+        progress=progress, cache=cache, devices=devices,
+    )  # fmt: skip
+    return agreed(lambda: mapper.search(key), devices)
 
 
 def compile_search(problem: DesignProblem, settings: Settings | None = None) -> None:

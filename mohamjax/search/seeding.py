@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import jax
@@ -16,6 +15,7 @@ from mohamjax.problem.design_problem import DesignProblem
 from mohamjax.problem.list_scheduling import PRIORITIES, Plans, list_scheduler, seed_packages
 from mohamjax.problem.resolved import ResolvedRequirements
 from mohamjax.schedule import Design
+from mohamjax.schedule.design import padded
 from mohamjax.search.config import MohamConfig
 
 
@@ -87,20 +87,6 @@ def list_designs(
         kept = kept[index[index < len(kept)]]
     order, assignment, mapping, template = (jnp.asarray(column[kept]) for column in columns)
     return padded(Design(order=order, assignment=assignment, mapping=mapping, template=template), total_layers)
-
-
-def padded(designs: Design, layers: int) -> Design:
-    """Designs `[K, ...]` with padded layers at the end of every order, as the search has them."""
-    own = designs.order.shape[1]
-    rows, padding = len(designs.order), layers - own
-    extra = np.broadcast_to(np.arange(own, layers, dtype=np.int32), (rows, padding))
-    return dataclasses.replace(
-        designs,
-        order=jnp.concatenate([jnp.asarray(designs.order), extra], axis=1),
-        assignment=jnp.pad(jnp.asarray(designs.assignment), ((0, 0), (0, padding))),
-        mapping=jnp.pad(jnp.asarray(designs.mapping), ((0, 0), (0, padding))),
-        template=jnp.asarray(designs.template),
-    )
 
 
 def seed_designs(

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from mohamjax import emo
 from mohamjax.runtime.struct import put
 from mohamjax.schedule import Design, Evaluated, SizedDesign, padded_jobs, reevaluate
+from mohamjax.schedule.design import padded
 from mohamjax.schedule.setup import Setup
-from mohamjax.search.seeding import padded
 from mohamjax.unico.protocol import Axes, hypervolume
 from mohamjax.unico.search import CodesignResult
 
