@@ -37,8 +37,10 @@ class Report:
 
 def command() -> str:
     """The command line of this run."""
-    script = pathlib.Path(sys.argv[0])
-    return shlex.join(["python", f"experiments/{script.name}", *sys.argv[1:]])
+    experiments = pathlib.Path(__file__).resolve().parent
+    script = pathlib.Path(sys.argv[0]).resolve()
+    named = script.relative_to(experiments.parent) if script.is_relative_to(experiments) else script.name
+    return shlex.join(["python", str(named), *sys.argv[1:]])
 
 
 def commit() -> str:

@@ -30,6 +30,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 import unico_tables as tables
+from lines import Lines
 from report import header
 from unico_runs import (
     ABLATED,
@@ -40,7 +41,6 @@ from unico_runs import (
     TRAINED,
     UNSEEN,
     VARIANTS,
-    Lines,
     Measurements,
     Run,
     Runs,

@@ -8,13 +8,10 @@ since is done again, and the last line of a key counts. Half a line, left by a s
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
 import hashlib
-import io
 import json
-import os
 import pathlib
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +20,7 @@ from typing import Any
 import graphs
 import jax
 import numpy as np
+from lines import Lines
 
 from mohamjax.folders import cache_folder
 from mohamjax.runtime.struct import plain
@@ -101,45 +99,7 @@ def application(workload: str) -> ApplicationModel:
     )
 
 
-# ---------------------------------------------------------------- files of lines
-
-
-@dataclasses.dataclass(frozen=True)
-class Lines:
-    """A CSV file that grows line by line.
-
-    Attributes:
-        path: of the file.
-        columns: its heading.
-        key: how many of the first columns say what a line is of.
-    """
-
-    path: pathlib.Path
-    columns: tuple[str, ...]
-    key: int
-
-    def read(self) -> dict[tuple[str, ...], dict[str, str]]:
-        """Lines by key, the last one of each; what a stop left of a line is cut off."""
-        if not self.path.exists():
-            return {}
-        text = self.path.read_text()
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            self.path.write_text(whole)
-        rows = csv.DictReader(io.StringIO(whole))
-        return {tuple(row[c] for c in self.columns[: self.key]): row for row in rows}
-
-    def append(self, row: dict[str, Any]) -> None:
-        """One more line, on the disk when this returns."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        new = not self.path.exists() or not self.path.stat().st_size
-        with open(self.path, "a", newline="") as file:
-            writer = csv.DictWriter(file, self.columns, lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
-            file.flush()
-            os.fsync(file.fileno())
+# ---------------------------------------------------------------- searches that were run
 
 
 RUN_COLUMNS = (
