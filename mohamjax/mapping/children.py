@@ -357,12 +357,16 @@ def _chained(spatial, out, tap, axis):
     return jnp.where(chained, jnp.where(along_tap, tap, out), -1), exact_divide(ends / 2, chains) - (n - 1) / 2
 
 
-def _product_hops(order, spatial, fanout, axes):
+def _product_hops(order, spatial, fanout, axes, shared):
     """Hops summed over groups where child (x, y) stands in column x and row y: `[V, ...]`.
 
     Each group is then a product of a set of columns and a set of rows: loops that move the data space place the
     group, the others spread it. Windows may coincide between X and Y, not within one of them: a column then still
     holds one run of rows of each of its groups, and a group's last column follows from its chain.
+
+    Args:
+        order, spatial, fanout, axes: those of `hop_sums`.
+        shared: `[...]` bool, windows coincide.
     """
     along = [product_over(spatial[axis]) for axis in range(2)]
     # Up to the first row of a group where that is above the middle; down to the last where that is below, which is
@@ -371,17 +375,26 @@ def _product_hops(order, spatial, fanout, axes):
     up, down = _ways((middle, along[1] - 1 - middle), _loops_along(order[1], spatial[1]), along[1])
     rows = up + down
     # The last column of a group: its place by the loops that move it, which counts by its mean, and its spread.
-    chains = [_chained(spatial[0], *pair, axis) for pair, axis in zip(((P, R), (Q, S)), axes, strict=True)]
+    loops = _loops_along(order[0], spatial[0])
 
-    def last(state, loop):
-        (total, beyond), ((moves, bound, stride), dim) = state, loop
-        total = total + jnp.where(moves, 0.5, 1.0).astype(bound.dtype) * (bound - 1) * stride
-        for chained, excess in chains:
-            beyond = beyond + jnp.where(dim == chained, excess, 0) * stride
-        return (total, beyond), None
+    def last(total, loop):
+        moves, bound, stride = loop
+        return total + jnp.where(moves, 0.5, 1.0).astype(bound.dtype) * (bound - 1) * stride, None
 
-    start = jnp.zeros_like(rows), jnp.zeros_like(rows[I])
-    (column, beyond), _ = short_scan(last, start, (_loops_along(order[0], spatial[0]), order[0]))
+    column, _ = short_scan(last, jnp.zeros_like(rows), loops)
+
+    def beyond_mean():
+        """How much farther than by that mean the chains of the inputs reach, on average: `[...]`."""
+        chains = [_chained(spatial[0], *pair, axis) for pair, axis in zip(((P, R), (Q, S)), axes, strict=True)]
+
+        def chained_loop(total, loop):
+            dim, stride = loop
+            return total + sum(jnp.where(dim == chained, excess, 0) for chained, excess in chains) * stride, None
+
+        return short_scan(chained_loop, jnp.zeros_like(rows[I]), (order[0], loops[2]))[0]
+
+    # Few templates let windows coincide; where none do, nothing is added.
+    beyond = lax.cond(jnp.any(shared), beyond_mean, lambda: jnp.zeros_like(rows[I]))
     column = column.at[I].add(beyond)
     groups = jnp.stack(group_counts(spatial[0] * spatial[1], axes))
     return groups * column + along[0] * rows
@@ -469,7 +482,7 @@ def hop_sums(order, spatial, fanout, axes, size, grid=True):
     many = spatial > 1
     tangled = jnp.any((many[:, P] & many[:, R]) | (many[:, Q] & many[:, S]), axis=0)
     alone = children == 1
-    hops = jnp.where(alone, 0, _product_hops(order, spatial, fanout, axes))
+    hops = jnp.where(alone, 0, _product_hops(order, spatial, fanout, axes, shared))
     pending = jnp.broadcast_to((~one_row | tangled) & ~alone, hops.shape[1:])
     if size == 0:
         return jnp.where(pending, jnp.nan, hops)
