@@ -51,6 +51,7 @@ from mohamjax.mapping import (
     tabulate,
 )
 from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.nest import leading_axes
 from mohamjax.mapping.padding import MOST_PADDED
 from mohamjax.mapping.tables import need_children
 from mohamjax.problem.design_problem import DesignProblem, search_keys
@@ -68,7 +69,7 @@ from mohamjax.unico.choices import chosen_space, settings
 from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch
 from mohamjax.unico.space import HardwareSpace
-from mohamjax.workload import DIMS, ApplicationModel, Layer, UniqueLayer, WorkloadShape, load_scenario
+from mohamjax.workload import ApplicationModel, Layer, UniqueLayer, WorkloadShape, load_scenario
 
 
 def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationModel:
@@ -186,7 +187,11 @@ def evaluate_mappings(
         layer = layer.shape
     if isinstance(layer, WorkloadShape):
         layer = layer_arrays(layer)
-    many = _check_shapes(mappings, layer, arrays)
+    if np.ndim(arrays.component) != 1:
+        raise ValueError(f"template: expected arrays of one template, got a leading axis: {np.shape(arrays.component)}")
+    lead = leading_axes(layer, mappings, arrays.machine.keep.shape)
+    if len(lead) > 1 or np.ndim(layer.bounds) > 1:
+        raise ValueError(f"mappings, layer: expected many mappings of one layer, got leading axes {lead}; use jax.vmap")
     if max_children is None:
         spatial = mappings.spatial
         known = not isinstance(spatial, jax_core.Tracer)
@@ -194,38 +199,9 @@ def evaluate_mappings(
         max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1, double=double).any() else 0
     dtype = arrays.machine.capacity.dtype
     technology = cast(technology, dtype)
-    rows = mappings if many else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
+    rows = mappings if lead else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
     costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)
-    return costs if many else jax.tree.map(lambda leaf: leaf[0], costs)
-
-
-def _check_shapes(mappings: Mapping, layer: LayerArrays, arrays: TemplateArrays) -> bool:
-    """Whether there is a leading axis; ValueError where some shape is not what the loop-nest model reads."""
-    dims = len(DIMS)
-    for name, shape in (("bounds", (dims,)), ("stride", (2,)), ("dilation", (2,))):
-        if np.shape(getattr(layer, name)) != shape:
-            raise ValueError(f"layer.{name}: expected shape {shape}, got {np.shape(getattr(layer, name))}")
-    if np.ndim(arrays.component) != 1:
-        raise ValueError(f"template: expected arrays of one template, got a leading axis: {np.shape(arrays.component)}")
-    levels, spaces = arrays.machine.keep.shape
-    single = {
-        "temporal": (levels, dims),
-        "order": (levels, dims),
-        "spatial": (2, levels, dims),
-        "spatial_order": (2, levels, dims),
-        "keep": (levels, spaces),
-    }
-    lead = np.shape(mappings.temporal)[:-2]
-    for name, shape in single.items():
-        if len(lead) > 1 or np.shape(getattr(mappings, name)) != (*lead, *shape):
-            raise ValueError(
-                f"mappings.{name}: expected shape {shape}, or that behind one leading axis that all fields have, got "
-                f"{np.shape(getattr(mappings, name))}"
-            )
-        kind = jnp.result_type(getattr(mappings, name))
-        if not jnp.issubdtype(kind, jnp.bool_ if name == "keep" else jnp.integer):
-            raise ValueError(f"mappings.{name}: expected {'bool' if name == 'keep' else 'integers'}, got {kind}")
-    return bool(lead)
+    return costs if lead else jax.tree.map(lambda leaf: leaf[0], costs)
 
 
 @functools.partial(jax.jit, static_argnames=("max_children", "block_size"))

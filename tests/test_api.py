@@ -420,10 +420,10 @@ def test_wrong_dtypes_are_refused_at_trace_time(problem, tables, designs, space)
     [
         ("duration", jnp.ones((3, 2)), "duration: expected shape [J], got (3, 2); this takes one schedule"),
         ("order", jnp.arange(3), "order: expected shape (2,), got (3,)"),
-        ("order", jnp.ones(2), "order: expected integer numbers, got float32"),
+        ("order", jnp.ones(2), "order: expected integers, got float32"),
         ("shared_uses", jnp.ones((1, 2)), "shared_uses: expected shape (2, 1), got (1, 2)"),
         ("predecessor_bits", jnp.zeros((2, 2), jnp.uint32), "predecessor_bits: expected shape (2, 1), got (2, 2)"),
-        ("job_mask", jnp.ones(2), "job_mask: expected bool numbers"),
+        ("job_mask", jnp.ones(2), "job_mask: expected bools, got float32"),
     ],
 )
 def test_wrong_schedules_are_refused_at_trace_time(name, value, complaint):

@@ -28,7 +28,7 @@ from mohamjax.problem import DesignProblem, Requirements, load_requirements, res
 from mohamjax.problem import requirements as demands
 from mohamjax.problem import resolved as requirements
 from mohamjax.problem.requirements import FixedChiplet, Pin, requirements_from_dict
-from mohamjax.problem.resolved import CLOSED, FREE
+from mohamjax.problem.resolved import CLOSED, FREE, Reached
 from mohamjax.search import operators
 from mohamjax.search.injection import inject
 from mohamjax.search.seeding import list_packages
@@ -246,11 +246,11 @@ def test_what_fails_and_what_was_reached_is_named():
     simba = [t.name for t in resolved.templates].index("simba")
     package = np.array([[simba, 0, -1, -1], [simba, -1, -1, -1], [0, simba, simba, -1]])
     good = np.array([[2.0, 8.0, 4.0], [1.0, 9.5, 3.0], [3.0, 8.0, 5.0]])
-    assert requirements.keeps(resolved, good, package).tolist() == [True, False, False]
-    assert requirements.keeps(resolved, np.full((3, 3), np.inf), package).tolist() == [False, False, False]
+    assert requirements.keeps(resolved, Reached(good, package)).tolist() == [True, False, False]
+    assert requirements.keeps(resolved, Reached(np.full((3, 3), np.inf), package)).tolist() == [False, False, False]
 
-    def said(rows, *more):
-        return str(requirements.unmet(resolved, np.array(rows), *more))
+    def said(rows, template):
+        return str(requirements.unmet(resolved, Reached(np.array(rows), template)))
 
     # The area is never kept; the second comes nearest: one factor of 1.5 against one of 1.25 and two.
     text = said([[1.0, 8.0, 5.0], [1.0, 8.0, 4.5], [3.0, 8.0, 6.0]], np.repeat(package[:1], 3, axis=0))

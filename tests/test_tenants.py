@@ -23,7 +23,7 @@ from mohamjax.jobs.platform import batch_of_layers
 from mohamjax.jobs.table import JobTable
 from mohamjax.problem import Requirements
 from mohamjax.problem.requirements import requirements_from_dict
-from mohamjax.problem.resolved import demands, keeps, resolve
+from mohamjax.problem.resolved import Reached, demands, keeps, resolve
 from mohamjax.schedule import Evaluated, network_latencies
 from mohamjax.schedule.tenants import Tenants, tenant_excess, tenant_report, tenants_of
 from mohamjax.workload import Network, load_scenario
@@ -156,12 +156,12 @@ def test_designs_that_break_limits_are_told_apart(evaluated):
     weighted = float(np.median(users.weighted_latency))
     for limits in ({"missed_deadlines": 1}, {"worst_lateness_s": 0}, {"weighted_latency_s": weighted}):
         resolved = resolve(requirements_from_dict({"limits": limits}), evaluated.application, TEMPLATES, 4, 4)
-        kept = keeps(resolved, evaluated.objectives, template, users)
+        kept = keeps(resolved, Reached(evaluated.objectives, template, users))
         got = {"missed_deadlines": users.missed, "worst_lateness_s": users.worst_lateness}
         ((name, limit),) = limits.items()
         np.testing.assert_array_equal(kept, got.get(name, users.weighted_latency) <= limit)
         assert 0 < kept.sum() < count
-        assert demands(resolved, evaluated.objectives, template, users)[0].key == f"limits.{name}"
+        assert demands(resolved, Reached(evaluated.objectives, template, users))[0].key == f"limits.{name}"
 
 
 def test_the_excess_is_nothing_exactly_where_a_limit_is_kept():

@@ -19,12 +19,13 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mohamjax.dims import I, O, W
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.accesses import DEFAULT_COUNTING, AccessCounts, Counting, count_accesses, outermost
 from mohamjax.mapping.children import exact_divide, product_over, widest
-from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.mapping.nest import LayerArrays, Mapping, leading_axes
 from mohamjax.runtime.blocks import WIDE, in_blocks, in_fitting_blocks
 from mohamjax.runtime.struct import record
 
@@ -298,7 +299,12 @@ def evaluate_batch(
 
     Returns:
         `Evaluation` with a leading batch axis N.
+
+    Raises:
+        ValueError: a shape or dtype is none that the model reads, at trace time.
     """
+    if len(leading_axes(layers, mappings, np.shape(machines.keep)[-2:])) != 1:
+        raise ValueError(f"mappings: expected one leading axis, got temporal factors {np.shape(mappings.temporal)}")
     counting = dataclasses.replace(counting, grid=True)
     arrays: dict[str, object] = {"mapping": mappings}
     shared: dict[str, object] = {}

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from mohamjax.dims import DIMS
+from mohamjax.runtime.checks import check_arrays
 from mohamjax.runtime.struct import record
 
 if TYPE_CHECKING:
@@ -56,6 +57,34 @@ class Mapping:
     spatial: Array
     spatial_order: Array
     keep: Array
+
+
+def leading_axes(layer: LayerArrays, mapping: Mapping, kept: tuple[int, ...]) -> tuple[int, ...]:
+    """Axes of mappings before those of a loop nest, once all arrays have the shapes and dtypes that the model reads.
+
+    Args:
+        layer: without a leading axis, or with those of the mappings.
+        mapping: all fields have the same leading axes.
+        kept: [L, V], levels and data spaces of the machine.
+
+    Raises:
+        ValueError: a shape or dtype is another one; under `jit` at trace time.
+    """
+    dims = len(DIMS)
+    lead, own = np.shape(mapping.temporal)[:-2], np.shape(layer.bounds)[:-1]
+    nest = (kept[0], dims)
+    shapes = {"temporal": nest, "order": nest, "spatial": (2, *nest), "spatial_order": (2, *nest), "keep": kept}
+    check_arrays(
+        "mappings.",
+        {name: getattr(mapping, name) for name in shapes},
+        {name: (*lead, *shape) for name, shape in shapes.items()},
+        {name: bool if name == "keep" else int for name in shapes},
+        "; all fields have the same leading axes",
+    )
+    axes = own if own in ((), lead) else lead
+    shapes = {"bounds": (*axes, dims), "stride": (*axes, 2), "dilation": (*axes, 2)}
+    check_arrays("layer.", {name: getattr(layer, name) for name in shapes}, shapes, dict.fromkeys(shapes, int))
+    return lead
 
 
 def covered(mapping: Mapping) -> np.ndarray:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.checks import check_arrays
 from mohamjax.schedule import Design, DesignReport, SizedDesign
 from mohamjax.schedule import report as plain_report
 from mohamjax.schedule.validity import mappings_fit, sound_genes
@@ -21,24 +22,17 @@ def _checked(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, 
     if not isinstance(design, Design | SizedDesign):
         raise TypeError(f"design: expected a Design, got {type(design).__name__}")
     sized = design if isinstance(design, SizedDesign) else None
-    genes = design if sized is None else sized.design
+    genes = design.design if isinstance(design, SizedDesign) else design
     layers, tiles = space.genetics.unique.shape, space.genetics.on_tile.shape
     expected = {"order": layers, "assignment": layers, "mapping": layers, "template": tiles}
-    shapes = {name: np.shape(getattr(genes, name)) for name in expected}
-    if shapes != expected:
-        name = next(name for name in expected if shapes[name] != expected[name])
-        many = len(shapes[name]) > 1
-        remedy = "; this takes one design: jax.vmap(evaluate, (0, None)) takes many" if many else ""
-        raise ValueError(f"design.{name}: expected shape {expected[name]}, got {shapes[name]}{remedy}")
-    for name in expected:
-        kind = jnp.result_type(getattr(genes, name))
-        if not jnp.issubdtype(kind, jnp.integer):
-            raise ValueError(f"design.{name}: expected integers, got {kind}")
+    many = np.ndim(genes.order) > 1
+    remedy = "; this takes one design: jax.vmap(evaluate, (0, None)) takes many" if many else ""
+    arrays = {name: getattr(genes, name) for name in expected}
+    check_arrays("design.", arrays, expected, dict.fromkeys(expected, int), remedy)
     if sized is not None:
         wanted = (*tiles, space.evaluation.tables.capacity.shape[-1])
-        for name, shape in (("capacity", wanted), ("fanout", (*wanted, 2))):
-            if np.shape(getattr(sized, name)) != shape:
-                raise ValueError(f"design.{name}: expected shape {shape}, got {np.shape(getattr(sized, name))}")
+        sizes = {"capacity": sized.capacity, "fanout": sized.fanout}
+        check_arrays("design.", sizes, {"capacity": wanted, "fanout": (*wanted, 2)}, {})
     return jax.tree.map(jnp.asarray, genes), sized
 
 

@@ -8,7 +8,7 @@ import fnmatch
 import math
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -350,22 +350,25 @@ _TENANT_KEYS = tuple(f"limits.{name}" for name in TENANT_LIMITS)
 _ROUNDING = 1e-9  # relative excess over a limit that double precision leaves open
 
 
-def demands(
-    resolved: ResolvedRequirements,
-    objectives: np.ndarray,
-    template: np.ndarray,
-    users: TenantReport | None = None,
-    chiplets: Chiplets | None = None,
-) -> list[Demand]:
-    """What designs reach of every limit and every number of chiplets.
+class Reached(NamedTuple):
+    """What N designs reach, as far as requirements speak of it.
 
-    Args:
-        resolved: the requirements.
+    Attributes:
         objectives: `[N, 3]` float, latency [s], energy [J], area [mm^2]; inf where a design has no result.
         template: `[N, S]` int, template on each tile, -1 where empty.
         users: what the users of the networks get, leading axis `[N]`; needed where that is limited.
         chiplets: of the designs, leading axis `[N]`; needed where they are limited.
     """
+
+    objectives: np.ndarray
+    template: np.ndarray
+    users: TenantReport | None = None
+    chiplets: Chiplets | None = None
+
+
+def demands(resolved: ResolvedRequirements, reached: Reached) -> list[Demand]:
+    """What designs reach of every limit and every number of chiplets."""
+    objectives, template, users, chiplets = reached
     with np.errstate(invalid="ignore"):
         power = objectives[:, 1] / objectives[:, 0]
     found = [
@@ -396,16 +399,10 @@ def demands(
     return found
 
 
-def keeps(
-    resolved: ResolvedRequirements,
-    objectives: np.ndarray,
-    template: np.ndarray,
-    users: TenantReport | None = None,
-    chiplets: Chiplets | None = None,
-) -> np.ndarray:
-    """Which designs have a result and keep every limit and number of chiplets, `[N]` bool; arguments as `demands`."""
-    kept = [demand.excess == 0 for demand in demands(resolved, objectives, template, users, chiplets)]
-    return np.all([np.isfinite(objectives).all(axis=1), *kept], axis=0)
+def keeps(resolved: ResolvedRequirements, reached: Reached) -> np.ndarray:
+    """Which designs have a result and keep every limit and number of chiplets, `[N]` bool."""
+    kept = [demand.excess == 0 for demand in demands(resolved, reached)]
+    return np.all([np.isfinite(reached.objectives).all(axis=1), *kept], axis=0)
 
 
 def out_of_reach(resolved: ResolvedRequirements, floor: np.ndarray, tolerance: float) -> InputError | None:
@@ -436,26 +433,15 @@ def out_of_reach(resolved: ResolvedRequirements, floor: np.ndarray, tolerance: f
     )
 
 
-def unmet(
-    resolved: ResolvedRequirements,
-    objectives: np.ndarray,
-    template: np.ndarray,
-    users: TenantReport | None = None,
-    chiplets: Chiplets | None = None,
-    *,
-    kept: bool = False,
-) -> InputError:
+def unmet(resolved: ResolvedRequirements, reached: Reached, *, kept: bool = False) -> InputError:
     """The complaint that no design meets the requirements: which demands fail, and what was reached of them.
 
     Args:
         resolved: the requirements.
-        objectives: of the designs that come nearest, as for `demands`.
-        template: as for `demands`.
-        users: as for `demands`.
-        chiplets: as for `demands`.
+        reached: by the designs that come nearest.
         kept: there is a checkpoint to go on from.
     """
-    every = demands(resolved, objectives, template, users, chiplets)
+    every = demands(resolved, reached)
     found = [d for d in every if d.key.startswith("limits") or d.excess.any()]
     never = [demand for demand in found if demand.excess.all()]
     parts = [demand.told((np.nanmin if demand.upper else np.nanmax)(demand.reached)) for demand in never]
@@ -464,7 +450,7 @@ def unmet(
         nearest = np.argmin(np.sum([demand.excess for demand in found], axis=0))
         told += f"; the nearest has {', '.join(demand.told(demand.reached[nearest]) for demand in found)}"
     return InputError(
-        f"no design keeps the requirements; of the {len(objectives)} that come nearest: {told}",
+        f"no design keeps the requirements; of the {len(reached.objectives)} that come nearest: {told}",
         file=resolved.file or None,
         item=", ".join(demand.key for demand in never or found),
         remedy="loosen them or search longer" + ("; the argument `resume` goes on from the checkpoint" if kept else ""),

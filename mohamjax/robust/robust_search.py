@@ -23,7 +23,7 @@ import numpy as np
 from mohamjax.mapper.stores import TableStore
 from mohamjax.mapping import MappingTables, recast
 from mohamjax.problem.design_problem import DesignProblem, check_tables
-from mohamjax.problem.resolved import ResolvedRequirements, demands, keeps, unmet
+from mohamjax.problem.resolved import Reached, ResolvedRequirements, demands, keeps, unmet
 from mohamjax.robust.price import ALL, Comparison
 from mohamjax.robust.reschedule import Packages, Served, reschedule, rows_of_tables
 from mohamjax.runtime.devices import Devices, DevicesLike, chosen_devices
@@ -328,15 +328,14 @@ def _front(
     """
     each = np.stack([own.objectives for own in evaluated])
     template = np.asarray(evaluated[0].designs.template)
-    chips = evaluated[0].reports.chiplets
-    within = np.all([keeps(resolved, own, template, None, chips) for own in each], axis=0)
+    reached = Reached(each[0], template, chiplets=evaluated[0].reports.chiplets)
+    of_models = [reached._replace(objectives=own) for own in each]
+    within = np.all([keeps(resolved, own) for own in of_models], axis=0)
     if not within.any():
         # Of every design the model in which it breaks most.
-        excess = [
-            np.sum([demand.excess for demand in demands(resolved, own, template, None, chips)], axis=0) for own in each
-        ]
+        excess = [np.sum([demand.excess for demand in demands(resolved, own)], axis=0) for own in of_models]
         worst = np.argmax(excess, axis=0)
-        raise unmet(resolved, each[worst, np.arange(len(worst))], template, None, chips, kept=kept)
+        raise unmet(resolved, reached._replace(objectives=each[worst, np.arange(len(worst))]), kept=kept)
     rows = np.flatnonzero(within)
     joint = ensemble.aggregate(each[:, rows])
     front = front_index(joint)

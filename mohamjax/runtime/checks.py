@@ -1,10 +1,20 @@
-"""Checks of settings that several rooms share."""
+"""Checks that several rooms share: of settings, and of arrays at trace time."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
+
+Kind: TypeAlias = type
+"""A dtype such as `np.uint32`, or one of int, float and bool, which stand for all dtypes of theirs."""
+
+_CALLED = {int: "integers", float: "floats", bool: "bools"}
 
 
 def check_whole(config: object, item: str, least: dict[str, int]) -> None:
@@ -13,3 +23,38 @@ def check_whole(config: object, item: str, least: dict[str, int]) -> None:
         value = getattr(config, name)
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
             raise InputError(f"{name} is {value!r}", item=item, remedy=f"use {low} or more, a whole number")
+
+
+def check_arrays(
+    of: str,
+    arrays: Mapping[str, jax.typing.ArrayLike],
+    shapes: Mapping[str, tuple[int, ...]],
+    kinds: Mapping[str, Kind],
+    remedy: str = "",
+) -> None:
+    """Refuses arrays of another shape or dtype. It looks at no value, so that it serves at trace time.
+
+    Args:
+        of: what stands before the names in a message, such as `design.`.
+        arrays: NumPy or JAX arrays, or tracers, by name.
+        shapes: the shape that each must have.
+        kinds: what each of these must hold.
+        remedy: what to do about a wrong shape, behind the message.
+
+    Raises:
+        ValueError: a shape or a dtype is another one.
+    """
+    import chex  # takes 50 ms to import, which a command that traces nothing need not wait for
+
+    seen = {name: jax.ShapeDtypeStruct(np.shape(x), jnp.result_type(x)) for name, x in arrays.items()}
+    for name, shape in shapes.items():
+        try:
+            chex.assert_shape(seen[name], shape)
+        except AssertionError:
+            raise ValueError(f"{of}{name}: expected shape {shape}, got {seen[name].shape}{remedy}") from None
+    for name, kind in kinds.items():
+        try:
+            chex.assert_type(seen[name], kind)
+        except AssertionError:
+            called = _CALLED.get(kind, kind.__name__)
+            raise ValueError(f"{of}{name}: expected {called}, got {seen[name].dtype}") from None

@@ -27,6 +27,7 @@ from jax import custom_batching, lax
 from numpy.typing import ArrayLike
 
 from mohamjax.runtime.blocks import in_blocks, varying
+from mohamjax.runtime.checks import check_arrays
 from mohamjax.runtime.platforms import by_platform
 from mohamjax.runtime.struct import record
 from mohamjax.schedule.timeline import Fixed, Steps, reduced, scan, set_bits
@@ -383,7 +384,6 @@ def _run(jobs: Jobs, resources: Resources) -> _Outcome:
 
 def _check(jobs: Jobs, resources: Resources) -> None:
     """Complains about arguments of `simulate` that do not fit each other."""
-    given = jobs._asdict() | resources._asdict()
     shape = np.shape(jobs.duration)
     if len(shape) != 1:
         remedy = "; this takes one schedule: jax.vmap(simulate) takes many" if len(shape) > 1 else ""
@@ -399,19 +399,8 @@ def _check(jobs: Jobs, resources: Resources) -> None:
         "private_bandwidth": accelerators[:1],
         "job_mask": shape,
     }
-    for name, shape in expected.items():
-        if np.shape(given[name]) != shape:
-            raise ValueError(f"{name}: expected shape {shape}, got {np.shape(given[name])}")
-    kinds = {
-        "duration": jnp.floating,
-        "predecessor_bits": jnp.unsignedinteger,
-        "accelerator": jnp.integer,
-        "order": jnp.integer,
-        "job_mask": jnp.bool_,
-    }
-    for name, kind in kinds.items():
-        if not jnp.issubdtype(jnp.result_type(given[name]), kind):
-            raise ValueError(f"{name}: expected {kind.__name__} numbers, got {jnp.result_type(given[name])}")
+    kinds = {"duration": float, "predecessor_bits": np.uint32, "accelerator": int, "order": int, "job_mask": bool}
+    check_arrays("", jobs._asdict() | resources._asdict(), expected, kinds)
 
 
 def simulate(

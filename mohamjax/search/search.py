@@ -24,7 +24,7 @@ from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.stores import TableStore
 from mohamjax.mapping import MappingTables, Wires, recast
 from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
-from mohamjax.problem.resolved import LIMIT_TOLERANCE, keeps, out_of_reach, unmet
+from mohamjax.problem.resolved import LIMIT_TOLERANCE, Reached, keeps, out_of_reach, unmet
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.devices import Devices, DevicesLike, agreed, chosen_devices, gathered, is_first
 from mohamjax.runtime.programs import machinery
@@ -451,10 +451,10 @@ class Search:
         )  # fmt: skip
         reports = evaluated.reports
         template = np.asarray(evaluated.designs.template)
-        reached = np.asarray(reports.objectives), template, reports.tenants, reports.chiplets
-        within = np.flatnonzero(keeps(resolved, *reached))
+        reached = Reached(np.asarray(reports.objectives), template, reports.tenants, reports.chiplets)
+        within = np.flatnonzero(keeps(resolved, reached))
         if not within.size:
-            raise unmet(resolved, *reached, kept=self.checkpoint is not None)
+            raise unmet(resolved, reached, kept=self.checkpoint is not None)
         front = within[front_index(evaluated.take(within).objectives)]
         whole = evaluated.take(front)
         closed = None if explored.closed is None else explored.closed[front]

@@ -19,6 +19,7 @@ from mohamjax.errors import InputError
 from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import PlanTables
 from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.checks import check_arrays
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design
 from mohamjax.search.plan_operators import completed
@@ -74,9 +75,8 @@ def decode_design(x: jax.typing.ArrayLike, space: DesignSpace, genes: str = "pla
         (32, True)
     """
     wanted = (design_dimensions(space, genes),)
-    if jnp.shape(x) != wanted:
-        remedy = "; this takes one point: jax.vmap(decode_design, (0, None)) takes many" if jnp.ndim(x) > 1 else ""
-        raise ValueError(f"x: expected shape {wanted}, got {jnp.shape(x)}{remedy}")
+    remedy = "; this takes one point: jax.vmap(decode_design, (0, None)) takes many" if jnp.ndim(x) > 1 else ""
+    check_arrays("", {"x": x}, {"x": wanted}, {}, remedy)
     lost = jnp.any(jnp.isnan(jnp.asarray(x)))
     if not isinstance(lost, jax_core.Tracer) and bool(lost):
         raise InputError("holds a NaN", item="x", remedy="give numbers in [0, 1]")
