@@ -32,6 +32,8 @@ from mohamjax.io.design_arrays import write_design_arrays
 from mohamjax.io.files import check_format, read_json
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.mapping_cache import MappingCache, mapping_cache
+from mohamjax.io.results import front_rows
+from mohamjax.io.results_reader import read_results
 from mohamjax.io.schedules import FLUID_FORMAT, JOB_TABLE_FORMAT, ScheduleFile, read_job_table, schedule_arrays
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.jobs.job_problem import objective_names
@@ -61,6 +63,8 @@ from mohamjax.runtime.blocks import in_blocks
 from mohamjax.runtime.devices import DevicesLike, chosen_devices
 from mohamjax.runtime.struct import Rows, cast, record, shown_briefly
 from mohamjax.schedule import Design, SizedDesign
+from mohamjax.schedule.decision import Decision
+from mohamjax.schedule.decision import decide as decide_rows
 from mohamjax.schedule.design import padded
 from mohamjax.search.listener import Listener
 from mohamjax.search.search import Search, SearchResult
@@ -386,6 +390,31 @@ def write_designs(
 
 
 # ---------------------------------------------------------------- job scheduling
+
+
+def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decision:
+    """The designs of a front that keep a target: the smallest, the most frugal, the fastest, and one step beyond.
+
+    Args:
+        front: what `search` returned, or its results folder.
+        target: demands with commas between them, such as `latency<=33ms,area<=20mm2` or `fps:NETWORK>=30`, of latency,
+            latency:NETWORK, energy, area, power, fps and fps:NETWORK (`schedule.decision.read_target`).
+
+    Returns:
+        The decision: `.recommended` is the smallest design that keeps the target, as its row of `front.csv`; `.named`
+        has numbers of rows by role, `.steps` what less latency or energy would cost, and `.missed` what the nearest
+        design misses where none keeps the target.
+
+    Raises:
+        InputError: the target cannot be read, or the folder holds no results of a search.
+
+    Examples:
+        >>> decision = mj.decide("results/ar-vr", "latency<=100ms,area<=20mm2")
+        >>> decision.recommended["design_id"]
+        178
+    """
+    rows = front_rows(front.front) if isinstance(front, SearchResult) else read_results(front).front
+    return decide_rows(rows, target)
 
 
 def schedule_jobs(

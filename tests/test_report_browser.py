@@ -246,6 +246,36 @@ def test_layers_are_sorted_by_any_column(browser, evaluated, tmp_path):
     visit.close()
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (420, "dark")])
+def test_the_floor_plan_shows_chiplets_to_scale_on_their_tiles(browser, evaluated, tmp_path, width, scheme):
+    path, data = written(tmp_path, [made_up(evaluated, 3)], most=3)
+    told = data["results"][0]
+    design = told["designs"][str(told["roles"]["knee"])]
+    visit = Visit(browser, path)
+    visit.tab.emulate_media(color_scheme=scheme)
+    visit.tab.set_viewport_size({"width": width, "height": 900})
+    visit.tab.wait_for_timeout(500)
+    dies = [die.bounding_box() for die in visit.tab.locator("#floor .die").all()]
+    areas = [sum(mm2 for _, mm2 in chip["area"]) for chip in design["chiplets"]]
+    assert len(dies) == len(areas) and visit.tab.locator("#floor .interface").count() == len(
+        design["floor"]["interfaces"]
+    )
+    largest = max(range(len(areas)), key=areas.__getitem__)
+    for die, area in zip(dies, areas, strict=True):
+        side = dies[largest]["width"] * (area / areas[largest]) ** 0.5
+        assert die["width"] == pytest.approx(die["height"], rel=0.1)
+        assert die["width"] == pytest.approx(side, rel=0.1) or side < 12  # smaller ones would not be seen
+    for (x, y), die in zip(design["floor"]["chiplets"], dies, strict=True):
+        for (other_x, other_y), other in zip(design["floor"]["chiplets"], dies, strict=True):
+            middles = [[box["x"] + box["width"] / 2, box["y"] + box["height"] / 2] for box in (die, other)]
+            assert (middles[0][0] < middles[1][0] - 5) == (x < other_x)
+            assert (middles[0][1] < middles[1][1] - 5) == (y < other_y)
+    told_aloud = visit.tab.get_attribute("#floor svg", "aria-label")
+    assert told_aloud.count("hops to M") == len(areas)
+    assert visit.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    visit.close()
+
+
 @pytest.mark.parametrize("width", [1280, 1400])
 def test_no_table_is_cut_off(browser, evaluated, tmp_path, width):
     result = made_up(evaluated, 60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from typing import NoReturn, Protocol
 
@@ -132,6 +133,17 @@ def natural(text: str) -> int:
     return 0 if text.strip() == "0" else positive(text)
 
 
+def above_one(text: str) -> float:
+    """A number above 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 1")
+    return value
+
+
 def seconds(text: str) -> float:
     """A length of time."""
     try:
@@ -198,6 +210,12 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="warn about operators that are not known instead of stopping; they pass dependencies on",
     )
+
+
+TARGET_HELP = (
+    "what a system must do, in quotes: demands with commas between them, such as 'latency<=33ms,area<=20mm2' or "
+    "'fps:NETWORK>=30', of latency, latency:NETWORK, energy, area, power, fps and fps:NETWORK"
+)
 
 
 def add_common(parser: argparse.ArgumentParser, out: str, *, random: bool = False, inner: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mohamjax.cli import options, robust, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory, warn_of_slow_buffers
 from mohamjax.cli.outputs import drawing, results_folder, stopped
-from mohamjax.cli.tables import fitted, landmark_table, lines
+from mohamjax.cli.tables import decision_table, fitted, landmark_table, lines
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.progress import duration
@@ -160,6 +160,13 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         help="requirements (YAML): limits, numbers of chiplets, a fixed package, pinned layers",
     )
     parser.add_argument(
+        "--within",
+        type=options.above_one,
+        metavar="F",
+        help="search only designs that take at most F times the least latency that any design can have",
+    )
+    parser.add_argument("--target", metavar="TARGET", help=f"name designs that keep a target: {options.TARGET_HELP}")
+    parser.add_argument(
         "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs are evaluated first"
     )
     parser.add_argument(
@@ -243,6 +250,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     if kind != "plan_rates" and any(rounds.values()):
         raise InputError("only a search of plans maps again", item="--preset", remedy="leave out --remap and --polish")
     changes["remap"] = dataclasses.replace(settings.remap, **rounds)
+    changes["within"] = arguments.within
     return dataclasses.replace(settings, **changes)
 
 
@@ -312,6 +320,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     from mohamjax.io import CheckpointFile, mapping_cache
     from mohamjax.problem.design_problem import runnable
     from mohamjax.runtime.devices import is_first
+    from mohamjax.schedule.decision import read_target
     from mohamjax.search import Search, check_islands, expected_cost
 
     def read() -> Any:
@@ -320,6 +329,8 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
         application = application_of(arguments)
         problem = problem_of(arguments, application, application)
         settings.goals.check(application)
+        if arguments.target is not None:
+            read_target(arguments.target, [network.name for network in application.networks])
         return settings, problem, _injected(arguments, problem)
 
     settings, problem, designs = read() if devices is None else devices.in_all(read)
@@ -373,10 +384,11 @@ def _searched(
     figures: FigureProcess | None,
 ) -> int:
     """The search itself, into a folder that is ours, and what there is to tell of it."""
-    from mohamjax.io import write_front_arrays, write_results
+    from mohamjax.io import front_rows, write_front_arrays, write_results
     from mohamjax.io.files import version_of
     from mohamjax.runtime.devices import is_first
     from mohamjax.schedule import LOW, certify, landmarks, layer_use, layers_of_little_use
+    from mohamjax.schedule.decision import decide
     from mohamjax.schedule.measures import DEFAULT
 
     began, settings = time.perf_counter(), search.settings
@@ -446,9 +458,13 @@ def _searched(
         volumes = {"hypervolume": result.hypervolume}
         if certificate is not None:
             volumes = {"hypervolume": certificate.hypervolume, "hypervolume_bound": certificate.most}
+        if arguments.target is not None:
+            summary["decision"] = decide(front_rows(result.front), arguments.target).to_dict()
         print(json.dumps({**summary, **volumes, "bounds": bounds.to_dict()}, indent=2))
     else:
         print(landmark_table(roles, result.front, bounds))
+        if arguments.target is not None:
+            print(decision_table(decide(front_rows(result.front), arguments.target)))
         if certificate is None:
             told = f"{result.hypervolume:.4f} of the box; bounds of it are known for the default objectives"
         else:

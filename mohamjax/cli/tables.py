@@ -11,6 +11,7 @@ from mohamjax.text import plural, table, wrapped
 
 if TYPE_CHECKING:
     from mohamjax.schedule import Bounds, Evaluated
+    from mohamjax.schedule.decision import Decision
 
 
 def fitted(rows: Sequence[Sequence[str]], stream: IO[str] | None = None) -> str:
@@ -59,6 +60,7 @@ def digits(value: float) -> str:
 def landmark_table(landmarks: dict[str, int], front: Evaluated, bounds: Bounds) -> str:
     """The designs of a front that one looks at first, beside the lower bounds of the scenario."""
     from mohamjax.io import front_rows
+    from mohamjax.schedule.front import WINDOW
     from mohamjax.schedule.measures import DEFAULT, measure_named
 
     rows = front_rows(front)
@@ -88,7 +90,39 @@ def landmark_table(landmarks: dict[str, int], front: Evaluated, bounds: Bounds) 
     ]
     body.append(["lower bound", "", *("" for _ in others), *limits, ""])
     heading = f"front of {plural(len(rows), 'design')}; /bound: times what no design over the mappings found goes below"
+    if "latency" in front.measures:
+        heading += f"; the designs named take at most {WINDOW:g} times the least latency"
     return f"{lines(heading)}\n{fitted([head, *body])}"
+
+
+def decision_table(decision: Decision) -> str:
+    """The designs that keep a target, what the next step beyond the smallest would cost, or what is missed."""
+    rows, wanted = decision.rows, ", ".join(clause.text for clause in decision.clauses)
+    if not decision.kept:
+        told = (
+            f"none of {plural(len(rows), 'design')} keeps {wanted}; the nearest is design "
+            f"{rows[decision.nearest]['design_id']} and misses {decision.missed}"
+        )
+        return lines(told)
+    shown = dict.fromkeys([*decision.named.values(), *(step.row for step in decision.steps)])
+    latency = unit([rows[i]["latency_s"] for i in shown], "s")
+    energy = unit([rows[i]["energy_J"] for i in shown], "J")
+    kinds = [column.removeprefix("n_") for column in rows[0] if column.startswith("n_") and column != "n_chiplets"]
+
+    def line(name: str, i: int) -> list[str]:
+        row = rows[i]
+        power = digits(row["energy_J"] / row["latency_s"])
+        chiplets = ", ".join(f"{row[f'n_{kind}']:.0f} {kind}" for kind in kinds if row[f"n_{kind}"])
+        cells = [row["latency_s"] * latency[1], row["energy_J"] * energy[1], row["area_mm2"]]
+        return [name, str(row["design_id"]), *map(digits, cells), power, chiplets]
+
+    head = ["design", "id", f"latency [{latency[0]}]", f"energy [{energy[0]}]", "area [mm^2]", "power [W]", "chiplets"]
+    body = [line(role + (", recommended" if role == "smallest" else ""), i) for role, i in decision.named.items()]
+    body += [
+        line(f"{step.gain:.0%} less {step.of} for {digits(step.area_mm2)} mm^2", step.row) for step in decision.steps
+    ]
+    told = f"{plural(len(decision.kept), 'design')} of {len(rows):,} {'keeps' if len(decision.kept) == 1 else 'keep'}"
+    return f"{lines(f'{told} {wanted}')}\n{fitted([head, *body])}"
 
 
 def set_table(report: dict[str, Any], stream: IO[str] | None = None) -> str:

@@ -14,9 +14,10 @@ import jax
 import numpy as np
 import yaml
 
+from mohamjax.hardware.package import interface_positions, mesh_columns
 from mohamjax.mapping import loop_nest
 from mohamjax.page.charts import Objective
-from mohamjax.schedule import Certificate, Evaluated, Staircase, by_type, landmarks, layer_use
+from mohamjax.schedule import CYCLE_S, Certificate, Evaluated, Staircase, by_type, landmarks, layer_use
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view
 from mohamjax.version import __version__
@@ -137,7 +138,7 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
         for kind, low in zip(map(measure_named, measures), least, strict=True)
     ]
     parts = _jointly(results, rows, measures)
-    return {"format": REPORT_FORMAT, "mohamjax": __version__, "objectives": told, "results": parts}
+    return {"format": REPORT_FORMAT, "mohamjax": __version__, "cycle_s": CYCLE_S, "objectives": told, "results": parts}
 
 
 def spread(
@@ -285,6 +286,7 @@ class _Details:
                 self.moved.append((bar.alone_s, bar.offchip_bytes))
             nests.append(self.nests[bar.mapping])
         return {
+            "floor": self._floor(len(view.chiplets)),
             "chiplets": [
                 {
                     "template": kinds[chip.template],
@@ -317,6 +319,16 @@ class _Details:
             ],
         }
 
+    def _floor(self, chiplets: int) -> Part:
+        """Where chiplets and interfaces stand on the mesh, `[x, y]` each."""
+        assert self.evaluated is not None
+        columns = mesh_columns(chiplets)
+        return {
+            "columns": columns,
+            "chiplets": [[k % columns, k // columns] for k in range(chiplets)],
+            "interfaces": [list(place) for place in interface_positions(self.evaluated.package, chiplets)],
+        }
+
     def shared(self) -> Part:
         """What the designs have in common."""
         if self.evaluated is None:
@@ -330,7 +342,14 @@ class _Details:
             nests.append({"template": t, "text": text, "alone_s": _digits([alone])[0], "bytes": _digits([moved])[0]})
         return {
             "networks": [network.name for network in application.networks],
-            "templates": [{"name": template.name, "levels": list(template.level_names)} for template in templates],
+            "templates": [
+                {
+                    "name": template.name,
+                    "levels": list(template.level_names),
+                    "bits": [level.word_bits for level in template.levels],
+                }
+                for template in templates
+            ],
             "parts": list(ENERGY_PARTS),
             "layers": [
                 {

@@ -427,6 +427,7 @@
     const about = tell(result, design, row);
     drawSchedule(result, design, about, row);
     drawShares(result, design, about);
+    drawFloor(result, design, about);
     writeChiplets(result, design, about);
     writeNetworks(result, design, about, row);
     writeTypes(design);
@@ -519,19 +520,90 @@
 
   const sum = (values) => values.reduce((a, b) => a + b, 0);
 
+  const SVG = "http://www.w3.org/2000/svg";
+
+  function shape(tag, properties, ...children) {
+    const made = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(properties)) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+  }
+
+  const size = (bytes) => (bytes < 1024 ? plain(bytes, 3) + " B" : plain(bytes / 1024, 3) + " KiB");
+
+  /** What a chiplet is and does in the units of architects. */
+  function figures(result, design, about, k) {
+    const chip = design.chiplets[k], template = result.templates[chip.template];
+    const own = about.bars.filter((bar) => bar.lane === about.lanes[k]);
+    const fanouts = chip.levels.map(([, x, y]) => x * y), macs = fanouts.reduce((all, one) => all * one, 1);
+    const levels = template.levels.map((name, v) => {
+      const words = chip.levels[v][0], instances = fanouts.slice(v + 1).reduce((all, one) => all * one, 1);
+      return { name, words, instances, bytes: words === null ? null : (words * template.bits[v]) / 8, x: chip.levels[v][1], y: chip.levels[v][2] };
+    });
+    const done = sum(own.map((bar) => result.layers[bar.number].macs)), energy = sum(chip.energy), area = sum(chip.area.map(([, mm2]) => mm2));
+    const busy = sum(own.map((bar) => bar.end - bar.start));
+    return {
+      template: template.name, macs, levels, layers: own.length, energy, area, busy, done, tops: (2e-12 * macs) / report.cycle_s,
+      utilisation: done / ((macs * busy) / report.cycle_s || 1), power: energy / about.latency,
+    };
+  }
+
+  /** The chiplets on the mesh, to scale, with the ways of their data to the memory interfaces. */
+  function drawFloor(result, design, about) {
+    const { columns, chiplets, interfaces } = design.floor, side = 118, edge = 64;
+    const high = Math.max(...chiplets.map(([, y]) => y)) + 1, known = chiplets.map((_, k) => figures(result, design, about, k));
+    const largest = Math.max(...known.map((one) => one.area));
+    const middle = ([x, y]) => [edge + (Math.min(Math.max(x, -0.77), columns - 0.23) + 0.5) * side, 8 + (y + 0.5) * side];
+    const width = columns * side + 2 * edge, height = high * side + 16;
+    const drawing = shape("svg", { viewBox: "0 0 " + width + " " + height, width, height, role: "img", "aria-label": known.map((one, k) => "chiplet " + k + ", " + one.template + ", " + plain(one.area, 3) + " mm², " + design.chiplets[k].hops + " hops to M" + design.chiplets[k].interface).join("; ") });
+    for (let y = 0; y < high; y++) for (let x = 0; x < columns; x++) {
+      const [cx, cy] = middle([x, y]);
+      if (x + 1 < columns) drawing.append(shape("line", { x1: cx, y1: cy, x2: cx + side, y2: cy, class: "link" }));
+      if (y + 1 < high) drawing.append(shape("line", { x1: cx, y1: cy, x2: cx, y2: cy + side, class: "link" }));
+    }
+    const moved = known.map((_, k) => sum(about.bars.filter((bar) => bar.lane === about.lanes[k]).map((bar) => bar.bytes)));
+    const most = Math.max(...moved) || 1;
+    chiplets.forEach(([x, y], k) => {
+      const [ix, iy] = interfaces[design.chiplets[k].interface], corner = [middle([x, iy])[0], middle([ix, iy])[1]];
+      const path = [middle([ix, iy]), corner, middle([x, y])].map((p) => p.join(",")).join(" ");
+      drawing.append(shape("polyline", { points: path, class: "way", "stroke-width": 1 + 6 * moved[k] / most }));
+    });
+    interfaces.forEach((place, i) => {
+      const [cx, cy] = middle(place), used = design.traffic.find((one) => one.name === "interface " + i);
+      const flowed = used ? sum(used.rate.slice(0, -1).map((rate, n) => rate * (used.from_ns[n + 1] - used.from_ns[n]) * 1e-9)) : 0;
+      const share = used && used.bandwidth ? percent(flowed, used.bandwidth * about.latency) : "";
+      drawing.append(
+        shape("rect", { x: cx - 26, y: cy - 20, width: 52, height: 40, class: "interface" }),
+        shape("text", { x: cx, y: cy - 2 }, "M" + i), shape("text", { x: cx, y: cy + 13, class: "small" }, share),
+        shape("title", {}, "memory interface " + i + (used && used.bandwidth ? ", " + si(used.bandwidth, "B/s", 3) + ", " + share + " used" : "")),
+      );
+    });
+    known.forEach((one, k) => {
+      const [cx, cy] = middle(chiplets[k]), own = Math.max(10, 0.86 * side * Math.sqrt(one.area / largest)), roomy = own > 62;
+      const colour = COLOURS[design.chiplets[k].template % COLOURS.length];
+      const counted = one.macs + (one.macs === 1 ? " MAC" : " MACs");
+      const told = "chiplet " + k + ": " + one.template + ", " + counted + ", " + plain(one.area, 4) + " mm², " + design.chiplets[k].hops + " hops, " + si(moved[k], "B", 3);
+      const group = shape("g", {},
+        shape("title", {}, told),
+        shape("rect", { x: cx - own / 2, y: cy - own / 2, width: own, height: own, class: "die", stroke: colour }),
+        shape("rect", { x: cx - own / 2, y: cy - own / 2, width: own, height: own, fill: colour, "fill-opacity": 0.3 }),
+      );
+      const lines = [k + " " + one.template, counted, plain(one.area, 3) + " mm²"];
+      lines.forEach((text, n) => group.append(shape("text", { x: cx, y: roomy ? cy - 10 + 15 * n : cy + own / 2 + 12 + 13 * n, class: n ? "small" : "" }, text)));
+      drawing.append(group);
+    });
+    $("floor").replaceChildren(drawing);
+  }
+
   function writeChiplets(result, design, about) {
     const energies = sum(design.energy_J), areas = sum(design.chiplets.flatMap((chip) => chip.area.map(([, mm2]) => mm2)));
-    fill($("chiplets"), ["chiplet", "template", "interface", "hops", "layers", "busy", "energy", "area", "levels, innermost first: words × fanout"], design.chiplets.map((chip, k) => {
-      const own = about.bars.filter((bar) => bar.lane === about.lanes[k]);
-      const energy = sum(chip.energy), area = sum(chip.area.map(([, mm2]) => mm2));
-      const levels = result.templates[chip.template].levels.map((name, v) => {
-        const [words, x, y] = chip.levels[v];
-        return name + (words === null ? "" : " " + words) + (x * y > 1 ? " × " + x + "×" + y : "");
-      });
+    fill($("chiplets"), ["chiplet", "template", "MACs", "peak", "utilisation", "interface", "hops", "layers", "busy", "energy", "power", "area", "buffers, innermost first"], design.chiplets.map((chip, k) => {
+      const one = figures(result, design, about, k);
+      const levels = one.levels.filter((level) => level.bytes !== null).map((level) => level.name + " " + (level.instances > 1 ? level.instances + " × " : "") + size(level.bytes));
       return [
-        k, result.templates[chip.template].name, "M" + chip.interface, chip.hops, own.length,
-        percent(sum(own.map((bar) => bar.end - bar.start)), about.latency),
-        si(energy, "J") + " (" + percent(energy, energies) + ")", plain(area, 4) + " mm² (" + percent(area, areas) + ")", levels.join(", "),
+        k, one.template, one.macs, plain(one.tops, 3) + " TOPS", percent(one.utilisation, 1), "M" + chip.interface, chip.hops, one.layers,
+        percent(one.busy, about.latency), si(one.energy, "J") + " (" + percent(one.energy, energies) + ")", si(one.power, "W", 3),
+        plain(one.area, 4) + " mm² (" + percent(one.area, areas) + ")", levels.join(", "),
       ];
     }));
   }

@@ -174,6 +174,12 @@ class DesignProblem:
         """The problem with other parts, checked again: `problem.replace(application=..., max_chiplets=4)`."""
         return DesignProblem(**{**self.parts, **parts})
 
+    def faster_than(self, latency_s: float) -> DesignProblem:
+        """The problem whose designs take at most so long [s]; one that demands less already stays as it is."""
+        limits = self.requirements.limits
+        limits = (min(limits[0], latency_s), *limits[1:])
+        return self.replace(requirements=dataclasses.replace(self.requirements, limits=limits))
+
     def cast(self, dtype: Any) -> DesignProblem:
         """The same problem with the energy and area tables of its technology in a float dtype."""
         other = copy.copy(self)

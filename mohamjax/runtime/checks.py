@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import abc
 from typing import TypeAlias
 
 import jax
@@ -27,9 +27,9 @@ def check_whole(config: object, item: str, least: dict[str, int]) -> None:
 
 def check_arrays(
     of: str,
-    arrays: Mapping[str, jax.typing.ArrayLike],
-    shapes: Mapping[str, tuple[int, ...]],
-    kinds: Mapping[str, Kind],
+    arrays: abc.Mapping[str, jax.typing.ArrayLike],
+    shapes: abc.Mapping[str, tuple[int, ...]],
+    kinds: abc.Mapping[str, Kind],
     remedy: str = "",
 ) -> None:
     """Refuses arrays of another shape or dtype. It looks at no value, so that it serves at trace time.

@@ -209,27 +209,39 @@ def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chipl
     """
     application, package = setup.application, setup.package
     most = package.max_tiles if max_chiplets is None else max_chiplets
+    copies = layer_copies(application)
+    places = jax.device_get(package_tables(package))
+    present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
+    hops = float(places.hops[: most + 1][present[: most + 1]].min())
+    energy, area = least_costs(setup, tables, wires, hops)
+    return _bounds(
+        _latencies(setup, tables, most),
+        float(copies @ energy.min(axis=(1, 2))),
+        least_area(area.min(axis=2), package.router_area + package.transceiver_area),
+    )
+
+
+def least_latency(setup: Setup, tables: MappingTables, max_chiplets: int | None = None) -> float:
+    """The latency [s] of `scenario_bounds`, which needs no wires; arguments as there."""
+    most = setup.package.max_tiles if max_chiplets is None else max_chiplets
+    return max(_latencies(setup, tables, most)) * CYCLE_S
+
+
+def _latencies(setup: Setup, tables: MappingTables, most: int) -> list[float]:
+    """Lower bounds of the latency [cycles], each by an argument of its own: path, work, traffic, both together."""
+    application, package = setup.application, setup.package
     copies, valid = layer_copies(application), valid_mappings(tables)
     duration = np.where(valid, isolated_cycles(tables, package), np.inf)
     traffic = np.where(valid, np.asarray(tables.offchip_bytes, np.float64), np.inf)
     places = jax.device_get(package_tables(package))
     bandwidth = min(float(places.interfaces[1 : most + 1].max()) * package.interface_bandwidth, dram_bandwidth(package))
-    present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
-    hops = float(places.hops[: most + 1][present[: most + 1]].min())
-    energy, area = least_costs(setup, tables, wires, hops)
-
     # Prices: a share x on the chiplets, evenly, the rest on the interfaces.
     shares = np.linspace(0.0, 1.0, _MIXES)
     mixes = [copies @ (x * duration / most + (1 - x) * traffic / bandwidth).min(axis=(1, 2)) for x in shares[1:-1]]
     work = float(copies @ duration.min(axis=(1, 2))) / most
     moved = float(copies @ traffic.min(axis=(1, 2))) / bandwidth
     path = float(_longest_path(duration.min(axis=(1, 2))[None], application)[0])
-    latency = [path, work, moved, max(work, moved, *(float(x) for x in mixes))]
-    return _bounds(
-        latency,
-        float(copies @ energy.min(axis=(1, 2))),
-        least_area(area.min(axis=2), package.router_area + package.transceiver_area),
-    )
+    return [path, work, moved, max(work, moved, *(float(x) for x in mixes))]
 
 
 def least_area(need: np.ndarray, extra: float) -> float:

@@ -14,9 +14,15 @@ from mohamjax.schedule.measures import DEFAULT, measure_named
 ROLES = ("fastest", "most frugal", "smallest", "knee")
 """Designs of a front over latency, energy and area that one looks at first."""
 
+WINDOW = 10.0
+"""Designs that one looks at first take at most so many times the least latency: few would build a slower one."""
+
 
 def landmarks(
-    objectives: npt.ArrayLike, measures: Sequence[str] = DEFAULT, offset: npt.ArrayLike = 0.0
+    objectives: npt.ArrayLike,
+    measures: Sequence[str] = DEFAULT,
+    offset: npt.ArrayLike = 0.0,
+    window: float = WINDOW,
 ) -> dict[str, int]:
     """Rows of the designs that have least of each objective, and of the knee (nearest to ideal on log axes).
 
@@ -24,12 +30,20 @@ def landmarks(
         objectives: `[N, M]` float, N >= 1.
         measures: names of the objectives.
         offset: `[M]` float, with which they have a logarithm (`measures.offsets`).
+        window: designs that take more than so many times the least latency have no role; inf lets all in. Where latency
+            is no objective, all are in.
 
     Returns:
         Row of each role (`ROLES`, or those of the measures and `knee`); one row may have several.
     """
-    rows = emo.landmark_rows(np.asarray(objectives, float) + np.asarray(offset))
-    return dict(zip([*(measure_named(name).role for name in measures), ROLES[-1]], rows, strict=True))
+    values, inside = np.asarray(objectives, float) + np.asarray(offset), slice(None)
+    if "latency" in measures:
+        latency = values[:, list(measures).index("latency")]
+        if np.isfinite(latency).any():
+            inside = np.flatnonzero(latency <= window * np.nanmin(latency))
+    rows = np.arange(len(values))[inside]
+    found = [int(rows[i]) if i >= 0 else -1 for i in emo.landmark_rows(values[inside])]
+    return dict(zip([*(measure_named(name).role for name in measures), ROLES[-1]], found, strict=True))
 
 
 def non_dominated(evaluated: Evaluated) -> Evaluated:

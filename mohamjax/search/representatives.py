@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mohamjax.schedule.front import landmarks
+from mohamjax.schedule.front import WINDOW, landmarks
 from mohamjax.schedule.measures import box_subset
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.settings import Settings
@@ -42,7 +42,8 @@ def representatives(
 ) -> np.ndarray:
     """Rows of a front that stand for all of it, `config.front` at most: those that hold most hypervolume.
 
-    What is best in some objective stays, and the knee, and where a product is minimised its least.
+    What is best in some objective stays, and the knee, of all designs and of those within the window of `landmarks`,
+    and where a product is minimised its least.
 
     Args:
         objectives: `[N, M]` float, none of which dominates another.
@@ -55,7 +56,9 @@ def representatives(
         `[K]` int, rising.
     """
     values = objectives + offset
-    keep = set(landmarks(objectives, config.objectives, offset).values())
+    keep = {
+        row for window in (WINDOW, np.inf) for row in landmarks(objectives, config.objectives, offset, window).values()
+    }
     if config.objective == "product":
         keep.add(int(np.argmin(np.log(values) @ np.asarray(weights))))
     return box_subset(values, *box, config.front, keep)

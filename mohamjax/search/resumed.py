@@ -73,6 +73,8 @@ def fingerprint(
         "designs": None if designs is None else designs.digest,
         "version": __version__,
     }
+    if settings.within is not None:
+        record["within"] = settings.within
     if any(network.asked for network in application.networks):
         record["tenants"] = [(network.name, len(network.layers), network.asked) for network in application.networks]
     if ensemble is not None:

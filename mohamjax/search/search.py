@@ -30,6 +30,7 @@ from mohamjax.runtime.devices import Devices, DevicesLike, agreed, chosen_device
 from mohamjax.runtime.programs import machinery
 from mohamjax.runtime.struct import plain, shown_briefly, take
 from mohamjax.schedule import Design, DesignFile, Evaluated, reevaluate, scenario_bounds
+from mohamjax.schedule.bounds import least_latency
 from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT, box_share, offsets
@@ -213,6 +214,10 @@ class Search:
         self._listener = heard(self.listener, spread)
         check_islands(spread, settings.moham.islands)
         settings.goals.check(self.problem.application)
+        if settings.within is not None and self.ensemble is not None:
+            raise InputError(
+                "is for one application model", argument="within", remedy="leave it out, or limit latency_s instead"
+            )
         if self.designs is not None:
             check_injected(self.designs, self.problem.application, self.problem.resolved.templates)
         self._keys = search_keys(settings.seed)
@@ -257,6 +262,11 @@ class Search:
         """Makes the space of designs and its first individuals, or goes on from the checkpoint; compiles."""
         problem, settings, tables = self.problem, self.settings, self._tables
         config, remapper = settings.moham, self._remapper
+        if settings.within is not None:
+            least = least_latency(problem.setup, tables, problem.max_chiplets)
+            problem = self.problem = problem.faster_than(settings.within * least)
+            self._single = problem.cast(jnp.float32)
+            self._listener.announce(f"designs may take at most {problem.requirements.limits[0]:.4g} s")
         space = self._single.space(self._keys[1], tables, settings.goals, orders=config.orders, ensemble=self.ensemble)
         if np.isfinite(problem.resolved.limits).any():
             floor = _floor(problem, self.ensemble, tables, space.evaluation.wires)
@@ -540,6 +550,7 @@ def _record(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
         "remap": plain(settings.remap),
         "requirements": problem.requirements.to_dict(),
         "weights": list(settings.weights),
+        **({} if settings.within is None else {"within": settings.within}),
         **machinery(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from typing import Any
 
 from mohamjax.errors import InputError
@@ -68,6 +69,8 @@ class Settings:
         remap: how often layers are mapped again on chiplets of the front; a search of layers never does.
         weights: exponents of the objectives for `moham.objective = "product"`.
         seed: seed of all randomness.
+        within: designs may take at most so many times the least latency that any design over the mappings found can
+            have, so that no evaluation is spent on slower ones; None for all.
     """
 
     budget: str = "small"
@@ -78,6 +81,12 @@ class Settings:
     remap: RemapConfig = BUDGETS["small"].remap
     weights: tuple[float, ...] = (1.0, 1.0, 1.0)
     seed: int = 0
+    within: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the window."""
+        if self.within is not None and not 1 < self.within < math.inf:
+            raise InputError(f"is {self.within:g}", argument="within", remedy="give a number above 1")
 
     @classmethod
     def preset(cls, budget: str = "small", *, preset: str = "default", **changes: Any) -> Settings:

@@ -1,0 +1,32 @@
+"""The verb `decide`: which design of a front keeps a target, and what one step further would cost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mohamjax.cli import options
+from mohamjax.cli.outputs import probe, write
+from mohamjax.cli.tables import decision_table
+from mohamjax.cli.terminal import Terminal
+
+
+def add_parser(verbs: options.Verbs) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser("decide", help="the designs of a front that keep a target")
+    parser.add_argument("folder", metavar="RESULTS", help="results folder of a search")
+    parser.add_argument("target", metavar="TARGET", help=options.TARGET_HELP)
+    parser.add_argument("--json", action="store_true", help="print the decision as JSON")
+    options.add_common(parser, "write what is printed to a file instead")
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Prints the designs; the exit code is 0 where some keep the target, 1 where none does."""
+    from mohamjax.io.results_reader import read_results
+    from mohamjax.schedule.decision import decide
+
+    probe(arguments.out)
+    decision = decide(read_results(arguments.folder).front, arguments.target)
+    told = json.dumps(decision.to_dict(), indent=2) if arguments.json else decision_table(decision)
+    write(arguments.out, told + "\n")
+    return 0 if decision.kept else 1

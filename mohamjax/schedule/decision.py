@@ -1,0 +1,238 @@
+"""Which design of a front to build: the designs that keep a target, and what the next step beyond one would cost.
+
+A target says what a system must do, such as `latency<=33ms,area<=20mm2` or `fps:yolov3_416>=30`. Of the designs that
+keep it, the smallest, the most frugal and the fastest are named. From the smallest, which is recommended, one step is
+shown towards less latency and one towards less energy. A target is held against rows of `front.csv`, which takes no
+time, on a front in memory or on a folder of results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.reader import suggestion
+
+Row = abc.Mapping[str, Any]
+
+_UNITS = {
+    "latency": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
+    "energy": {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6},
+    "area": {"mm2": 1.0, "mm^2": 1.0, "cm2": 100.0},
+    "power": {"W": 1.0, "mW": 1e-3},
+    "fps": {"": 1.0},
+}
+"""What a target may speak of, its units and their factors to s, J, mm^2, W and frames per second."""
+
+_CLAUSE = re.compile(
+    r"(?P<name>[A-Za-z]+)(?::(?P<network>.+?))?\s*(?P<sign><=|>=)\s*(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z]\S*)?"
+)
+_EXAMPLE = "write such as latency<=33ms,area<=20mm2 or fps:NETWORK>=30"
+_ARGUMENT = "target"
+
+STEP = 0.9
+"""A step goes to a design that takes at most so much of what the recommended one takes."""
+
+_LEAST_OF = {"smallest": "area_mm2", "most frugal": "energy_J", "fastest": "latency_s"}
+"""Designs that a decision names, of those that keep the target, and what they have least of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Clause:
+    """One demand of a target.
+
+    Attributes:
+        text: as it was written.
+        name: `latency`, `energy`, `area`, `power` or `fps`.
+        network: the network whose latency or frames per second are meant; None for all of them together.
+        bound: in s, J, mm^2, W or frames per second.
+        unit: as it was written.
+    """
+
+    text: str
+    name: str
+    network: str | None
+    bound: float
+    unit: str
+
+    def reached(self, rows: Sequence[Row]) -> np.ndarray:
+        """`[N]` float, what designs reach, in the unit of the bound."""
+        if self.name == "power":
+            return np.asarray([row["energy_J"] / row["latency_s"] for row in rows], float)
+        column = {"energy": "energy_J", "area": "area_mm2"}.get(self.name, "latency_s")
+        if self.network is not None:
+            column = f"latency_s_{self.network}"
+        values = np.asarray([row[column] for row in rows], float)
+        return 1.0 / values if self.name == "fps" else values
+
+    def excess(self, rows: Sequence[Row]) -> np.ndarray:
+        """`[N]` float >= 0, logarithm of the factor by which designs miss the bound: how near they come."""
+        missed = np.log(self.reached(rows) / self.bound)
+        return np.maximum(-missed if self.name == "fps" else missed, 0.0)
+
+    def told(self, value: float) -> str:
+        """What a design reaches, in the unit of the target."""
+        return f"{value / _UNITS[self.name][self.unit]:.4g} {self.unit}".strip()
+
+    def kept(self, rows: Sequence[Row]) -> np.ndarray:
+        """`[N]` bool, the designs that keep the bound."""
+        reached = self.reached(rows)
+        return reached >= self.bound if self.name == "fps" else reached <= self.bound
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What one step beyond the recommended design would bring and cost.
+
+    Attributes:
+        of: `latency` or `energy`, of which less is had.
+        row: of the design that it leads to.
+        gain: share of the latency or energy that it saves.
+        area_mm2: what it adds to the area.
+    """
+
+    of: str
+    row: int
+    gain: float
+    area_mm2: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """What a front says of a target.
+
+    Attributes:
+        rows: of the front, as in `front.csv`.
+        clauses: the target.
+        kept: rows of the designs that keep it.
+        named: row of the `smallest`, the `most frugal` and the `fastest`; empty where no design keeps the target.
+        steps: from the smallest design onwards, where the front has such designs.
+        nearest: row of the design that misses the target least; that of the smallest where some keep it.
+    """
+
+    rows: Sequence[Row] = dataclasses.field(repr=False)
+    clauses: tuple[Clause, ...]
+    kept: tuple[int, ...]
+    named: dict[str, int]
+    steps: tuple[Step, ...]
+    nearest: int
+
+    @property
+    def recommended(self) -> Row | None:
+        """The smallest design that keeps the target; None where none does."""
+        return self.rows[self.named["smallest"]] if self.kept else None
+
+    @property
+    def missed(self) -> str:
+        """What the design that comes nearest makes of every demand that it misses, for people."""
+        nearest = [self.rows[self.nearest]]
+        return ", ".join(
+            f"{clause.text} (it reaches {clause.told(clause.reached(nearest)[0])})"
+            for clause in self.clauses
+            if not clause.kept(nearest)[0]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: the target, how many designs keep it, and the rows that are named."""
+        rows, best = self.rows, self.recommended
+        return {
+            "target": [clause.text for clause in self.clauses],
+            "kept": len(self.kept),
+            "recommended": None if best is None else best["design_id"],
+            "designs": {role: dict(rows[row]) for role, row in self.named.items()},
+            "steps": [
+                {"less": step.of, "share": step.gain, "area_mm2": step.area_mm2, "design": dict(rows[step.row])}
+                for step in self.steps
+            ],
+            "nearest": dict(rows[self.nearest]),
+        }
+
+
+def read_target(text: str, networks: Sequence[str]) -> tuple[Clause, ...]:
+    """The demands of a target.
+
+    Args:
+        text: demands with commas between them: a name of `latency`, `energy`, `area`, `power` or `fps`, for latency and
+            fps perhaps `:NETWORK`, then `<=` (`>=` for fps) and a number with its unit. Frames per second are one over
+            the latency, of all networks or of one.
+        networks: their names.
+
+    Raises:
+        InputError: a demand cannot be read, or names no network.
+    """
+    # A comma may stand in the name of a network, and then no sign stands before the next one.
+    parts = re.findall(r"[^<>]+[<>]=[^,<>]*(?:,|$)", text)
+    if not parts or "".join(parts) != text:
+        raise InputError(f"cannot be read: {text!r}", argument=_ARGUMENT, remedy=_EXAMPLE)
+    return tuple(_clause(part.removesuffix(",").strip(), networks) for part in parts)
+
+
+def _clause(text: str, networks: Sequence[str]) -> Clause:
+    def refused(why: str, remedy: str) -> InputError:
+        return InputError(f"{text!r} {why}", argument=_ARGUMENT, remedy=remedy)
+
+    match = _CLAUSE.fullmatch(text)
+    if match is None:
+        raise refused("cannot be read", _EXAMPLE)
+    name, network, sign, unit = match["name"], match["network"], match["sign"], match["unit"] or ""
+    if name not in _UNITS:
+        raise refused("names nothing that a design has", suggestion(name, list(_UNITS)))
+    wanted = ">=" if name == "fps" else "<="
+    if sign != wanted:
+        raise refused(f"demands the wrong side of {name}", f"write {name}{wanted}")
+    if unit not in _UNITS[name]:
+        known = ", ".join(u for u in _UNITS[name] if u) or "none"
+        raise refused(f"has the unit {unit!r}" if unit else "has no unit", f"units of {name}: {known}")
+    if network is not None and name not in ("latency", "fps"):
+        raise refused("is of one network", f"leave {network!r} out: only latency and fps are known network by network")
+    if network is not None and network not in networks:
+        raise refused(f"names the network {network!r}", suggestion(network, list(networks)))
+    bound = float(match["number"]) * _UNITS[name][unit]
+    if not (bound > 0 and math.isfinite(bound)):
+        raise refused(f"demands {bound:g}", "give a number above 0")
+    return Clause(text, name, network, bound, unit)
+
+
+def networks_of(rows: Sequence[Row]) -> list[str]:
+    """Names of the networks that rows of `front.csv` have a latency of."""
+    prefix = "latency_s_"
+    return [column.removeprefix(prefix) for column in rows[0] if column.startswith(prefix)]
+
+
+def decide(rows: Sequence[Row], target: str) -> Decision:
+    """The designs of a front that keep a target, those of them to look at, and what a step beyond would cost.
+
+    Args:
+        rows: of `front.csv`, of `io.front_rows` or `io.read_results`; at least one.
+        target: see `read_target`.
+
+    Raises:
+        InputError: the target cannot be read.
+    """
+    clauses = read_target(target, networks_of(rows))
+    kept = np.flatnonzero(np.all([clause.kept(rows) for clause in clauses], axis=0))
+    if not kept.size:
+        excess = np.sum([clause.excess(rows) for clause in clauses], axis=0)
+        return Decision(rows, clauses, (), {}, (), int(np.argmin(excess)))
+    columns = {name: np.asarray([row[name] for row in rows], float) for name in _LEAST_OF.values()}
+    # Ties go to the design that is better in the two others.
+    named = {}
+    for role, column in _LEAST_OF.items():
+        others = [columns[name][kept] for name in columns if name != column]
+        named[role] = int(kept[np.lexsort([*others, columns[column][kept]])[0]])
+    smallest = named["smallest"]
+    area, steps = columns["area_mm2"], []
+    for of, column in (("latency", "latency_s"), ("energy", "energy_J")):
+        values = columns[column]
+        further = kept[values[kept] <= STEP * values[smallest]]
+        if further.size:
+            row = int(further[np.argmin(area[further])])
+            steps.append(Step(of, row, 1 - values[row] / values[smallest], float(area[row] - area[smallest])))
+    return Decision(rows, clauses, tuple(kept.tolist()), named, tuple(steps), smallest)

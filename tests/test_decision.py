@@ -1,0 +1,130 @@
+"""Which design of a front keeps a target."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mohamjax as mj
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.schedule.decision import STEP, decide, networks_of, read_target
+
+numbers = st.floats(1e-6, 1e3)
+
+
+def row(number, latency, energy, area, own=(0.5, 1.0)):
+    return {
+        "design_id": number, "latency_s": latency, "energy_J": energy, "area_mm2": area, "n_chiplets": 1, "n_simba": 1,
+        "latency_s_a": latency * own[0], "latency_s_b,c": latency * own[1],
+    }  # fmt: skip
+
+
+rows_of = st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=12).map(
+    lambda values: [row(n, *value) for n, value in enumerate(values)]
+)
+
+
+@settings(deadline=None)
+@given(rows_of, numbers, numbers, numbers)
+def test_named_designs_keep_the_target_and_none_that_keeps_it_has_less(rows, latency, area, power):
+    decision = decide(rows, f"latency<={latency!r}s,area<={area!r}mm2,power<={power!r}W")
+    kept = [
+        n for n, r in enumerate(rows)
+        if r["latency_s"] <= latency and r["area_mm2"] <= area and r["energy_J"] / r["latency_s"] <= power
+    ]  # fmt: skip
+    assert list(decision.kept) == kept
+    if not kept:
+        assert decision.recommended is None and decision.missed
+        return
+    for role, column in (("smallest", "area_mm2"), ("most frugal", "energy_J"), ("fastest", "latency_s")):
+        assert decision.named[role] in kept
+        assert rows[decision.named[role]][column] == min(rows[n][column] for n in kept)
+    smallest = decision.recommended
+    for step in decision.steps:
+        column = {"latency": "latency_s", "energy": "energy_J"}[step.of]
+        further = [n for n in kept if rows[n][column] <= STEP * smallest[column]]
+        assert step.row in further
+        assert rows[step.row]["area_mm2"] == min(rows[n]["area_mm2"] for n in further)
+        assert step.gain >= 1 - STEP - 1e-9 and step.area_mm2 >= 0
+
+
+def test_demands_are_read_with_units_and_networks_whose_names_hold_commas():
+    networks = networks_of([row(0, 1.0, 1.0, 1.0)])
+    assert networks == ["a", "b,c"]
+    clauses = read_target("latency<=33ms, fps:b,c>=30,energy <= 2mJ,area<=1cm2,power<=5e2mW,fps>=10", networks)
+    assert [(c.name, c.network, pytest.approx(c.bound)) for c in clauses] == [
+        ("latency", None, 0.033), ("fps", "b,c", 30.0), ("energy", None, 0.002), ("area", None, 100.0),
+        ("power", None, 0.5), ("fps", None, 10.0),
+    ]  # fmt: skip
+
+
+def test_frames_per_second_of_a_network_are_one_over_its_latency():
+    rows = [row(0, 0.1, 1.0, 1.0), row(1, 0.04, 1.0, 2.0)]
+    assert decide(rows, "fps:a>=20").recommended["design_id"] == 0
+    assert decide(rows, "fps:b,c>=20").recommended["design_id"] == 1
+    assert decide(rows, "fps>=20").kept == (1,)
+
+
+def test_of_equal_areas_the_better_design_is_named():
+    rows = [row(0, 2.0, 1.0, 1.0), row(1, 1.0, 1.0, 1.0), row(2, 0.5, 9.0, 3.0)]
+    assert decide(rows, "latency<=5s").named == {"smallest": 1, "most frugal": 1, "fastest": 2}
+
+
+def test_what_the_nearest_design_misses_is_told_in_the_unit_of_the_target():
+    decision = decide([row(0, 0.05, 1.0, 30.0), row(1, 0.04, 1.0, 90.0)], "latency<=33ms,area<=40mm2")
+    assert decision.nearest == 0 and decision.named == {}
+    assert decide([row(0, 0.05, 1.0, 30.0)], "latency<=33ms,area<=40mm2").missed == "latency<=33ms (it reaches 50 ms)"
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("", "cannot be read"),
+        ("latency", "cannot be read"),
+        ("latency<=33", "has no unit; units of latency: s, ms, us"),
+        ("latency<=33J", "has the unit 'J'"),
+        ("latency>=33ms", "write latency<="),
+        ("fps<=30", "write fps>="),
+        ("fps>=30Hz", "has the unit 'Hz'; units of fps: none"),
+        ("lateny<=3ms", "did you mean 'latency'"),
+        ("fps:d>=30", "names the network 'd'"),
+        ("area:a<=3mm2", "leave 'a' out"),
+        ("area<=0mm2", "give a number above 0"),
+        ("area<=-3mm2", "give a number above 0"),
+        ("area<=1e999mm2", "give a number above 0"),
+        ("area<=1e3e3mm2", "has the unit 'e3mm2'"),
+        ("latency<=1s,,area<=1mm2", "cannot be read"),
+        ("latency<=1s latency<=2s", "cannot be read"),
+    ],
+)
+def test_a_target_that_cannot_be_read_is_one_line(target, told):
+    with pytest.raises(InputError, match="argument `target`") as caught:
+        decide([row(0, 1.0, 1.0, 1.0)], target)
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """A small search, told to look only at designs near the least latency."""
+    folder = tmp_path_factory.mktemp("within")
+    sizes = ["--population", "32", "--generations", "6", "--no-figures", "--polish", "0", "--remap", "0"]
+    words = ["search", "mobile", "--budget", "tiny", *sizes, "--within", "4", "--target", "latency<=1s", "--json"]
+    return folder, [*words, "--out", str(folder / "out")]
+
+
+@pytest.mark.slow
+def test_a_search_within_a_window_finds_no_slower_design(searched, capsys):
+    folder, words = searched
+    assert main(words) == 0
+    summary = json.loads(capsys.readouterr().out)
+    least = summary["bounds"]["latency_s"]
+    latencies = [r["latency_s"] for r in mj.decide(folder / "out", "latency<=1000s").rows]
+    assert latencies and max(latencies) <= 4 * least * (1 + 1e-6)
+    assert summary["decision"]["recommended"] is not None
+    # The verb says the same of the folder, and ends with 1 where no design keeps the target.
+    assert main(["decide", str(folder / "out"), "latency<=1s", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kept"] == summary["decision"]["kept"]
+    assert main(["decide", str(folder / "out"), "latency<=1us"]) == 1
+    assert "none of" in capsys.readouterr().out
