@@ -35,7 +35,7 @@ from mohamjax.io.mapping_cache import MappingCache, mapping_cache
 from mohamjax.io.schedules import FLUID_FORMAT, JOB_TABLE_FORMAT, ScheduleFile, read_job_table, schedule_arrays
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.jobs.job_problem import objective_names
-from mohamjax.jobs.scheduler import JobFront, run_method
+from mohamjax.jobs.scheduler import JobFront, preset_named, run_method
 from mohamjax.jobs.table import JobTable
 from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.layer_mapper import LayerMapper
@@ -414,11 +414,12 @@ def write_designs(
 
 def schedule_jobs(
     table: JobTable | str | os.PathLike[str],
-    method: str = "gsharp",
+    method: str | None = None,
     *,
+    preset: str | None = None,
     objectives: str | Sequence[str] = "makespan",
-    population: int = 50,
-    generations: int = 199,
+    population: int | None = None,
+    generations: int | None = None,
     seed: int = 0,
     goals: JobGoals | None = None,
 ) -> JobFront:
@@ -426,11 +427,14 @@ def schedule_jobs(
 
     Args:
         table: what every job takes on every accelerator, or a `job-table/1` file.
-        method: `gsharp`, or any other of `jobs.METHODS`: heuristics, learning methods, optimisers of a library.
+        method: `gsharp` (the default without a preset), or any other of `jobs.METHODS`: heuristics, learning methods,
+            optimisers of a library.
+        preset: of `jobs.PRESETS`: `gsharp`, as the paper's text has it, or `as-released`, as its public code does;
+            says what is not given of method and sizes.
         objectives: one or several of `makespan`, `energy`, `edp`, `unsatisfied`, `tardiness`, `mean-end`,
             `lateness`, `missed`.
-        population: schedules of a generation.
-        generations: of a search, after its first population.
+        population: schedules of a generation; default 50.
+        generations: of a search, after its first population; default 199.
         seed: of all randomness.
         goals: weights, deadlines and targets of the jobs; what it leaves out is as the table has it.
 
@@ -439,7 +443,7 @@ def schedule_jobs(
         `.plan.accelerator` and `.plan.order`, and `.objectives` by name, in double precision.
 
     Raises:
-        InputError: the file cannot be read, an unknown method or objective, or jobs that G# does not schedule.
+        InputError: the file cannot be read, an unknown method, preset or objective, or jobs that G# does not schedule.
 
     Examples:
         >>> front = mj.schedule_jobs("table.json", method="LPT-EFT")  # a heuristic; "gsharp" searches
@@ -452,8 +456,15 @@ def schedule_jobs(
         check_format(document, (JOB_TABLE_FORMAT,), path)
         table = read_job_table(document, path)
     names = objective_names(objectives if isinstance(objectives, str) else ",".join(objectives))
-    config = JobSearchConfig(population=population, generations=generations, objectives=names, seed=seed)
-    return run_method(method, table, config, goals)
+    chosen = None if preset is None else preset_named(preset)
+    sizes = JobSearchConfig() if chosen is None else chosen
+    config = JobSearchConfig(
+        population=sizes.population if population is None else population,
+        generations=sizes.generations if generations is None else generations,
+        objectives=names,
+        seed=seed,
+    )
+    return run_method(method or (chosen.methods[0] if chosen else "gsharp"), table, config, goals)
 
 
 def map_layers(
