@@ -1,0 +1,135 @@
+"""Figures of `gsharp.py`, in the manner of the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mohamjax.plot.style import PALETTE, heading, legend_below, new_figure, styled
+
+
+def _panels(count: int, width: float, height: float, columns: int = 2) -> tuple[Figure, list[Axes]]:
+    rows = -(-count // columns)
+    figure = new_figure(width, height * rows)
+    grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for spare in grid[count:]:
+        spare.set_visible(False)
+    return figure, grid[:count]
+
+
+@styled
+def bars_of_methods(panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, title: str) -> Figure:
+    """Makespans by method (Figures 7 and 10): a bar for the sum over the classes of jobs, a mark for each class.
+
+    Args:
+        panels: by panel, method and class [cycles]; a sum is drawn where a method has all classes of its panel.
+        title: of the figure.
+    """
+    figure, grid = _panels(len(panels), 11.0 if len(panels) > 1 else 7.0, 3.4, min(2, len(panels)))
+    classes = list(dict.fromkeys(c for methods in panels.values() for own in methods.values() for c in own))
+    handles = []
+    for axes, (name, methods) in zip(grid, panels.items(), strict=True):
+        names = list(methods)
+        whole = max((len(own) for own in methods.values()), default=0)
+        sums = [sum(own.values()) if len(own) == whole else np.nan for own in methods.values()]
+        colours = [PALETTE[0] if "gsharp" in m else "0.8" for m in names]
+        axes.bar(range(len(names)), sums, 0.75, color=colours)
+        marks = []
+        for k, c in enumerate(classes):
+            at = [i for i, m in enumerate(names) if c in methods[m]]
+            level = [methods[names[i]][c] for i in at]
+            marks += axes.plot(at, level, "o", color=PALETTE[k + 1], ms=3.5)
+        handles = handles or marks
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=6.5)
+        axes.set_title(name, loc="left")
+        axes.set_ylabel("makespan [cycles]")
+        axes.grid(True, axis="y")
+    legend_below(figure, handles, [f"{c} alone" for c in classes])
+    heading(figure, title)
+    return figure
+
+
+@styled
+def lines_over(
+    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]], *, labels: tuple[str, str], title: str,
+    logs: tuple[bool, bool] = (True, True),
+) -> Figure:  # fmt: skip
+    """Lines by name in several panels: bandwidth, generations or time along x.
+
+    Args:
+        panels: by panel and name, x and y.
+        labels: of the axes.
+        title: of the figure.
+        logs: which axes are logarithmic.
+    """
+    figure, grid = _panels(len(panels), 5.5 * min(2, len(panels)), 3.0, min(2, len(panels)))
+    names = list(dict.fromkeys(n for own in panels.values() for n in own))
+    shown: dict[str, object] = {}
+    for axes, (name, own) in zip(grid, panels.items(), strict=True):
+        for line, (x, y) in own.items():
+            k = names.index(line)
+            style = ("-", "--", ":")[k // len(PALETTE) % 3]
+            marker = "o" if len(x) < 12 else None
+            (drawn,) = axes.plot(x, y, color=PALETTE[k % len(PALETTE)], ls=style, marker=marker, ms=3.5, lw=1.4)
+            shown.setdefault(line, drawn)
+        for log, axis in zip(logs, "xy", strict=True):
+            if log:
+                getattr(axes, f"set_{axis}scale")("log")
+        axes.set_title(name, loc="left")
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
+        axes.grid(True)
+    legend_below(figure, [shown[n] for n in names], names)  # pyright: ignore[reportArgumentType]
+    heading(figure, title)
+    return figure
+
+
+@styled
+def grouped_bars(
+    panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, labels: Mapping[str, str], title: str, log: bool = True
+) -> Figure:
+    """Bars in groups, several panels.
+
+    Args:
+        panels: by panel, group along x, and bar.
+        labels: of the y axes, by panel.
+        title: of the figure.
+        log: whether the y axes are logarithmic.
+    """
+    figure, grid = _panels(len(panels), 11.0 if len(panels) > 1 else 7.0, 3.1, min(2, len(panels)))
+    names = list(dict.fromkeys(n for groups in panels.values() for own in groups.values() for n in own))
+    handles = []
+    for axes, (name, groups) in zip(grid, panels.items(), strict=True):
+        width = 0.8 / len(names)
+        drawn = []
+        for k, bar in enumerate(names):
+            at = [i for i, own in enumerate(groups.values()) if bar in own]
+            height = [own[bar] for own in groups.values() if bar in own]
+            drawn.append(axes.bar(np.asarray(at) + (k + 0.5) * width - 0.4, height, 0.9 * width, color=PALETTE[k]))
+        handles = handles or drawn
+        if log:
+            axes.set_yscale("log")
+        long = max(map(len, groups)) > 8 or len(groups) > 10
+        axes.set_xticks(range(len(groups)), list(groups), rotation=90 if long else 0, fontsize=7)
+        axes.set_title(name, loc="left")
+        axes.set_ylabel(labels[name])
+        axes.grid(True, axis="y")
+    legend_below(figure, handles, names)
+    heading(figure, title)
+    return figure
+
+
+def beside(draw: Sequence[Figure]) -> np.ndarray:
+    """Figures one under the other as an image `[h, w, 4]`, padded to the widest."""
+    images = []
+    for figure in draw:
+        canvas = figure.canvas
+        canvas.draw()
+        images.append(np.asarray(canvas.buffer_rgba()))  # pyright: ignore[reportAttributeAccessIssue]
+    width = max(image.shape[1] for image in images)
+    fill = [np.pad(i, ((0, 0), (0, width - i.shape[1]), (0, 0)), constant_values=255) for i in images]
+    return np.concatenate(fill)
