@@ -630,6 +630,7 @@ def codesign(
     template: str | os.PathLike[str] | Template | None = None,
     method: str = "unico",
     budget: str = "small",
+    preset: str = "ours",
     seed: int = 0,
     technology: Technology | str | os.PathLike[str] | None = None,
     package: PackageParameters | str | os.PathLike[str] | None = None,
@@ -646,6 +647,8 @@ def codesign(
         template: search the sizes of this template instead: a packaged name, a file or a `Template`.
         method: `unico`, or a baseline on the same measurements: `hasco`, `hasco-r`, `nsga2`, `mobohb`, `random`.
         budget: `ci`, `small` or `full`; every method has as many mapping evaluations.
+        preset: `ours`; `unico`, as the paper has it; or `same-extras`, which lets `hasco`, `hasco-r` and `mobohb` aim
+            and finish points too (`unico.config.PRESETS`).
         seed: of all randomness.
         technology: energy and area tables, or a name or file; default the packaged ones.
         package: the package in which the accelerator stands alone, or a YAML file; default `Package()`.
@@ -668,7 +671,7 @@ def codesign(
         (3, True)
     """
     where = chosen_space(space, template)
-    config = settings(where, method, budget, seed=seed, **changes)
+    config = settings(where, method, budget, preset=preset, seed=seed, **changes)
     if not isinstance(application, ApplicationModel):
         raise TypeError(f"application: expected what load_scenario or load_onnx return, got {application!r:.80}")
     problem = CodesignProblem(application, where, as_technology(technology), as_package(package))
