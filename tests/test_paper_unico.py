@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-EXPERIMENTS = pathlib.Path(__file__).resolve().parents[1] / "experiments"
-sys.path += [str(EXPERIMENTS / "paper"), str(EXPERIMENTS)]
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" / "paper"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
 import unico
 import unico_runs
 from exhibits import main
@@ -15,6 +15,7 @@ from lines import Lines
 
 from mohamjax.unico.config import CodesignConfig
 
+NAMES = [n if n == "fig7" else pytest.param(n, marks=pytest.mark.slow) for n in unico.EXHIBITS]
 FIGURES = {"fig5a": "fig5a", "fig5b": "fig5b", "fig6": "fig6c", "fig7": "fig7"}
 
 
@@ -24,7 +25,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("unico")
 
 
-@pytest.mark.parametrize("name", [n if n == "fig7" else pytest.param(n, marks=pytest.mark.slow) for n in unico.EXHIBITS])
+@pytest.mark.parametrize(
+    "name", [n if n == "fig7" else pytest.param(n, marks=pytest.mark.slow) for n in unico.EXHIBITS]
+)
 def test_a_target_runs(name, folder):
     main("unico", unico.EXHIBITS, [name, "--tier", "ci", "--seeds", "1", "--out", str(folder)])
     text = (folder / f"{name}.md").read_text()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from small_codesign import SIZES, SPACE, TECHNOLOGY, application
 
-EXPERIMENTS = pathlib.Path(__file__).resolve().parents[1] / "experiments"
-sys.path += [str(EXPERIMENTS / "paper"), str(EXPERIMENTS)]
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" / "paper"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
 import unico_runs
 import unico_tables
 from unico_runs import RUN_COLUMNS, SINGLE, TRAINED, UNSEEN, VARIANTS, Lines, Run, Runs
