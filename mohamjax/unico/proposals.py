@@ -220,14 +220,14 @@ def by_surrogate(
         certain = gp.probability_below(surrogate, features, float(np.log(config.power_cap_W)), objective=1)
     candidates = acquisition.Candidates(features, there, certain)
     front = history.front(config.power_cap_W)
-    aimed = aimed_points(config, batch, size) if len(front) else 0
+    aimed = aimed_points(config, batch, size, size) if len(front) else 0
     first = np.zeros(0, int)
     if aimed:
         pick_key, near_key = jax.random.split(pick_key)
         ideal = _known_ideal(values[history.within(config.power_cap_W), : len(OBJECTIVES)])
         near = acquisition.approach(near_key, surrogate, candidates, ideal, count=aimed)
         # A candidate that is not expected to come nearer is left to the other rule.
-        first = np.asarray(near.index)[np.asarray(near.gain) > 0][: aimed_points(config, batch, number)]
+        first = np.asarray(near.index)[np.asarray(near.gain) > 0][: aimed_points(config, batch, number, size)]
         candidates = dataclasses.replace(candidates, mask=there & ~np.isin(np.arange(most), first))
     known = values[rows]
     if config.acquisition == "mesmo":
@@ -243,9 +243,16 @@ def by_surrogate(
     return Proposal(pool[index], predicted, jax.device_get(surrogate.hyper))
 
 
-def aimed_points(config: CodesignConfig, batch: int, number: int) -> int:
-    """How many of so many points of a batch aim; where points come one by one, one in so many batches."""
-    if number > 1:
+def aimed_points(config: CodesignConfig, batch: int, number: int, size: int) -> int:
+    """How many of so many points of a batch aim at the ideal.
+
+    Args:
+        config: settings; `aims` is the share.
+        batch: its number.
+        number: points of the batch.
+        size: points of a full batch; where that is one, the point of one in so many batches aims.
+    """
+    if size > 1:
         return round(config.aims * number)
     return int(config.aims * (batch + 1)) - int(config.aims * batch)
 
@@ -337,7 +344,7 @@ def by_density(history: History, space: HardwareSpace, config: CodesignConfig, b
     pool = random_points(generator, space, history["index"], config.pool)
     z, taken = space.encode(pool).astype(float), np.zeros(len(pool), bool)
     out = []
-    aimed = aimed_points(config, batch, number)
+    aimed = aimed_points(config, batch, number, config.lanes)
     for k in range(min(number, len(pool))):
         weights = jnp.asarray(generator.dirichlet(np.ones(values.shape[1])))
         scalar = np.asarray(fidelity.parego(values, weights)) + late
