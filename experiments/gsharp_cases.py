@@ -1,8 +1,8 @@
 """The cases that the G# experiments share: batches of jobs on the settings of Table 4.
 
-`data/gsharp_layers.csv` has the layers and `data/gsharp_batches.csv` the batches. Named `public-...` are the batches of the
-public MAGMA release, for which results of its GA are known; these are read from the reference data beside the checkout
-(`../shared/reference/maestro/magma_batches`).
+`data/gsharp_layers.csv` has the layers and `data/gsharp_batches.csv` the batches. Named `public-...` are the batches of
+the public MAGMA release, for which results of its GA are known; these are read from the reference data beside the
+checkout (`../shared/reference/maestro/magma_batches`).
 """
 
 import csv

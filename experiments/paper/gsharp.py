@@ -255,7 +255,8 @@ def fig8(study: Study) -> None:
 
 def fig9(study: Study) -> None:
     """Figure 9: S3, S4 and S5 compared at the least and the most bandwidth."""
-    search, body, sums = Searches(study), [], {}
+    search, body = Searches(study), []
+    sums: dict[tuple[int, str], dict[str, float]] = {}
     latency, demand = {}, {}
     for setting in study.pick(("S3", "S5"), SETTINGS[2:5], SETTINGS[2:5]):
         tables = [search.table(case) for case in cases(study, (setting,))]
@@ -266,7 +267,7 @@ def fig9(study: Study) -> None:
             for method in (GSHARP, *study.pick((), OURS, OURS)):
                 sums.setdefault((level, method), {})[setting] = sum(search.median(case, method) for case in own)
     for (level, method), own in sums.items():
-        order = " < ".join(sorted(own, key=lambda s: own[s]))
+        order = " < ".join(sorted(own, key=own.__getitem__))
         body.append([level, method, *(f"{v:.4g}" for v in own.values()), order])
     means = ", ".join(f"{s} {latency[s]:.3g} cycles and {demand[s]:.3g} bytes/cycle" for s in latency)
     study.table(

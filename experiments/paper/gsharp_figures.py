@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -55,7 +56,7 @@ def bars_of_methods(panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, 
 
 @styled
 def lines_over(
-    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]], *, labels: tuple[str, str], title: str,
+    panels: Mapping[str, Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]], *, labels: tuple[str, str], title: str,
     logs: tuple[bool, bool] = (True, True),
 ) -> Figure:  # fmt: skip
     """Lines by name in several panels: bandwidth, generations or time along x.
@@ -73,7 +74,7 @@ def lines_over(
         for line, (x, y) in own.items():
             k = names.index(line)
             style = ("-", "--", ":")[k // len(PALETTE) % 3]
-            marker = "o" if len(x) < 12 else None
+            marker = "o" if np.size(x) < 12 else None
             (drawn,) = axes.plot(x, y, color=PALETTE[k % len(PALETTE)], ls=style, marker=marker, ms=3.5, lw=1.4)
             shown.setdefault(line, drawn)
         for log, axis in zip(logs, "xy", strict=True):
@@ -121,15 +122,3 @@ def grouped_bars(
     legend_below(figure, handles, names)
     heading(figure, title)
     return figure
-
-
-def beside(draw: Sequence[Figure]) -> np.ndarray:
-    """Figures one under the other as an image `[h, w, 4]`, padded to the widest."""
-    images = []
-    for figure in draw:
-        canvas = figure.canvas
-        canvas.draw()
-        images.append(np.asarray(canvas.buffer_rgba()))  # pyright: ignore[reportAttributeAccessIssue]
-    width = max(image.shape[1] for image in images)
-    fill = [np.pad(i, ((0, 0), (0, width - i.shape[1]), (0, 0)), constant_values=255) for i in images]
-    return np.concatenate(fill)

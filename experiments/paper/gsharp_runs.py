@@ -10,11 +10,13 @@ import dataclasses
 import functools
 import time
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import gsharp_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from exhibits import Study
 
 from mohamjax.jobs import (
@@ -35,6 +37,8 @@ from mohamjax.jobs.scheduler import GENETIC, GeneticMethod
 from mohamjax.jobs.shared_link import priority_order
 from mohamjax.jobs.table import JobTable
 
+T = TypeVar("T")
+
 CLASSES = ("vision", "lang", "recom", "mix")
 LABELS = {"vision": "Vision", "lang": "Lang", "recom": "Recom", "mix": "Mix", "random": "Random"}
 SETTINGS = ("S1", "S2", "S3", "S4", "S5", "S6")
@@ -47,7 +51,7 @@ GREEDY = (*(name for name in TABLE_5 if name not in BLIND), "HEFT")
 """Those that look."""
 OWN_HEURISTICS = ("LPT-EFT",)
 LIBRARY = (
-    "DE", "(1+1)-ES", "CMA-ES", "TBPSA-printed", "PSO-printed", "CLHS", "Halton", "Hammersley", "portfolio-printed",
+    "DE", "PSO-printed", "TBPSA-printed", "(1+1)-ES", "Halton", "Hammersley", "CLHS", "portfolio-printed", "CMA-ES",
 )  # fmt: skip
 """Table 5's optimisers as it prints them; DE and CMA-ES have its settings by the library's defaults."""
 LEARNED = ("A2C", "PPO")
@@ -111,7 +115,7 @@ def _table(case: Case, most: int | None) -> JobTable:
     return platform_table(batch.names[:most], batch.shapes[:most], platform, case.bandwidth, demand=case.demand)
 
 
-def stacked(trees: Sequence) -> object:
+def stacked(trees: Sequence[T]) -> T:
     """Trees as one with a leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
@@ -250,6 +254,6 @@ class Searches:
         }  # fmt: skip
 
 
-def mean_ratio(values: Sequence[float]) -> float:
+def mean_ratio(values: npt.ArrayLike) -> float:
     """Geometric mean."""
     return float(np.exp(np.mean(np.log(np.asarray(values, float)))))

@@ -10,6 +10,7 @@ Axes: P schedules, E elites, J jobs, G generations.
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,9 @@ from mohamjax.emo.loop import Problem
 from mohamjax.jobs.genetic import JobRates
 from mohamjax.jobs.job_problem import JobGenes, JobProblem
 from mohamjax.runtime.struct import take
+
+Carried: TypeAlias = tuple[JobGenes, jax.Array, JobGenes, jax.Array]
+"""Genes and values of a generation, the best schedule so far and its value."""
 
 DRAWS = ("even", "roulette", "tournament")
 
@@ -137,7 +141,6 @@ def generational(
     first = problem.random(jax.random.split(jax.random.fold_in(key, 0), size), context)
     if seeds is not None:
         first = jax.tree.map(lambda own, given: own.at[: len(given)].set(given), first, seeds)
-    Carried = tuple[JobGenes, jax.Array, JobGenes, jax.Array]
 
     def evaluated(genes: JobGenes, best: JobGenes, least: jax.Array) -> Carried:
         values = problem.evaluate(genes, context)[:, 0]
