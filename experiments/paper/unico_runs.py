@@ -118,9 +118,7 @@ def _network(name: str) -> Network:
             if row["workload"] != name:
                 continue
             stride, dilation = ((int(row[f"{kind}_h"]), int(row[f"{kind}_w"])) for kind in ("stride", "dilation"))
-            shape = dataclasses.replace(
-                WorkloadShape(**{d: int(row[d]) for d in DIMS}), stride=stride, dilation=dilation
-            )
+            shape = WorkloadShape(*(int(row[d]) for d in DIMS), stride=stride, dilation=dilation)
             for _ in range(int(row["count"])):
                 layers.append(Layer(f"layer{len(layers)}", row["type"], row["type"], shape))
     if not layers:
