@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
-from mohamjax.plot.style import PALETTE, heading, legend_below, new_figure, styled
+from mohamjax.plot.style import PALETTE, heading, legend_below, log_ticks, new_figure, styled
 
 
 def _panels(count: int, width: float, height: float, columns: int = 2) -> tuple[Figure, list[Axes]]:
@@ -65,7 +66,7 @@ def lines_over(
         panels: by panel and name, x and y.
         labels: of the axes.
         title: of the figure.
-        logs: which axes are logarithmic.
+        logs: which axes are logarithmic; y only where its values differ by more than a factor of four.
     """
     figure, grid = _panels(len(panels), 5.5 * min(2, len(panels)), 3.0, min(2, len(panels)))
     names = list(dict.fromkeys(n for own in panels.values() for n in own))
@@ -77,9 +78,16 @@ def lines_over(
             marker = "o" if np.size(x) < 12 else None
             (drawn,) = axes.plot(x, y, color=PALETTE[k % len(PALETTE)], ls=style, marker=marker, ms=3.5, lw=1.4)
             shown.setdefault(line, drawn)
-        for log, axis in zip(logs, "xy", strict=True):
-            if log:
-                getattr(axes, f"set_{axis}scale")("log")
+        if logs[0]:
+            levels = np.unique(np.concatenate([np.ravel(x) for x, _ in own.values()]))
+            axes.set_xscale("log")
+            axes.set_xticks(levels, [f"{level:g}" for level in levels], minor=False)
+            axes.xaxis.set_minor_locator(NullLocator())
+        if logs[1]:
+            values = np.concatenate([np.ravel(y) for _, y in own.values()])
+            if values.max() > 4 * values.min():  # else a decade would have one label
+                axes.set_yscale("log")
+                log_ticks(axes.yaxis, float(values.min()), float(values.max()))
         axes.set_title(name, loc="left")
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
@@ -119,6 +127,7 @@ def grouped_bars(
         axes.set_title(name, loc="left")
         axes.set_ylabel(labels[name])
         axes.grid(True, axis="y")
-    legend_below(figure, handles, names)
+    if len(names) > 1:
+        legend_below(figure, handles, names)
     heading(figure, title)
     return figure
