@@ -77,8 +77,18 @@ def test_groups_of_methods_part_table_5():
     assert set(gsharp_runs.BLIND) | set(gsharp_runs.GREEDY) == {*gsharp_runs.TABLE_5, "HEFT"}
     assert not set(gsharp_runs.BLIND) & set(gsharp_runs.GREEDY)
     claim = gsharp._claims("S1", {"FCFS-OLB": 8.0, "random-RR": 4.0, "HEFT": 1.0, "g": 2.0}, "g")
-    assert "3 x blind heuristics (the best, random-RR, 2.000 x)" in claim
+    assert "2.17 x all of the paper's that were run; 3 x blind heuristics (the best, random-RR, 2.000 x)" in claim
     assert "0.5 x heuristics that look at durations (the best, HEFT, 0.500 x)" in claim
+
+
+def test_every_pair_is_run_once():
+    methods = ("FCFS-OLB", "PPO", "CMA-ES", "A2C", "DE", "gsharp")
+    cases = [gsharp_runs.Case(b, s, 1) for s in ("S1", "S2") for b in ("mix0", "lang0")]
+    pairs = gsharp._in_order(methods, cases)
+    assert sorted(map(str, pairs)) == sorted(str((m, c)) for m in methods for c in cases)
+    names = [m for m, _ in pairs]
+    assert list(dict.fromkeys(names)) == ["FCFS-OLB", "gsharp", "DE", "PPO", "A2C", "CMA-ES"]
+    assert [c.setting for m, c in pairs if m in ("PPO", "A2C")] == ["S2"] * 4 + ["S1"] * 4
 
 
 def test_every_search_has_as_many_evaluations(tmp_path):
