@@ -1,20 +1,22 @@
-"""The cases that the G# experiments share: reference batches on the settings of Table 4.
+"""The cases that the G# experiments share: batches of jobs on the settings of Table 4.
 
-Read from the reference data beside the checkout (`../shared/reference/maestro`): `job_analysis.csv` for the layers of
-`batches.csv`; and, named `public-...`, the batches of the public MAGMA release (`magma_batches`), for which results of
-its GA are known.
+`data/gsharp_layers.csv` has the layers and `data/gsharp_batches.csv` the batches. Named `public-...` are the batches of
+the public MAGMA release, for which results of its GA are known; these are read from the reference data beside the
+checkout (`../shared/reference/maestro/magma_batches`).
 """
 
 import csv
 import functools
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 
-from mohamjax.jobs.analysis import JobShapes, job_shapes, layer_shape
-from mohamjax.jobs.platform import named_platform, platform_table
+from mohamjax.jobs.analysis import JobShapes, job_layer, job_shapes, layer_shape
+from mohamjax.jobs.platform import JobBatch, named_platform, platform_table
 from mohamjax.jobs.table import JobTable
 
+DATA = pathlib.Path(__file__).resolve().parent / "data"
 REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "shared" / "reference" / "maestro"
 BATCHES = ("mix0", "mix1", "vision0", "vision1", "lang0", "lang1", "recom0", "recom1")
 SETTINGS = ("S1", "S2", "S3", "S4", "S5", "S6")
@@ -45,26 +47,56 @@ TUNED = (
 
 
 @functools.cache
-def _layers(folder: pathlib.Path = REFERENCE) -> dict[str, dict]:
-    def bounds(row: dict[str, str]) -> dict[str, int]:
-        size = {letter: int(row[letter]) for letter in "KCRS"}
-        if "P" in row:
-            return size | {"P": int(row["P"]), "Q": int(row["Q"])}
-        # The release's file has the sizes of inputs; its layers have stride 1 and no padding.
-        return size | {"P": int(row["Y"]) - size["R"] + 1, "Q": int(row["X"]) - size["S"] + 1}
+def layers() -> dict[str, dict[str, str]]:
+    """Rows of `gsharp_layers.csv` by their number."""
+    with open(DATA / "gsharp_layers.csv") as stream:
+        return {row["layer_id"]: row for row in csv.DictReader(stream)}
 
-    with open(folder / "job_analysis.csv") as stream:
-        return {row["layer_id"]: layer_shape(row["type"], bounds(row)) for row in csv.DictReader(stream)}
+
+def _bounds(row: dict[str, str]) -> dict[str, int]:
+    size = {letter: int(row[letter]) for letter in "KCRS"}
+    if "P" in row:
+        return size | {"P": int(row["P"]), "Q": int(row["Q"])}
+    # The release's file has the sizes of inputs; its layers have stride 1 and no padding.
+    return size | {"P": int(row["Y"]) - size["R"] + 1, "Q": int(row["X"]) - size["S"] + 1}
+
+
+def batch_of(chosen: Sequence[str]) -> JobBatch:
+    """Jobs of layers by their numbers; tenants are the classes."""
+    rows = [layers()[layer] for layer in chosen]
+    return JobBatch(
+        names=tuple(f"{i} {row['model']}/{row['layer']}" for i, row in enumerate(rows)),
+        layers=tuple(job_layer(row["type"], _bounds(row)) for row in rows),
+        tenants=tuple(row["task"] for row in rows),
+        weight=(1.0,) * len(rows),
+        deadline=(float("inf"),) * len(rows),
+        target=tuple(range(len(rows))),
+    )
+
+
+@functools.cache
+def named_batch(batch: str) -> JobBatch:
+    """A batch of `gsharp_batches.csv`."""
+    with open(DATA / "gsharp_batches.csv") as stream:
+        return batch_of(next(row["layer_ids"] for row in csv.DictReader(stream) if row["batch"] == batch).split())
+
+
+def fresh_batch(kind: str, seed: int, jobs: int = 100) -> JobBatch:
+    """A batch drawn anew, with replacement, from the layers of a class (mix: all)."""
+    pool = sorted((number for number, row in layers().items() if kind in ("mix", row["task"])), key=int)
+    return batch_of(np.random.default_rng(seed).choice(pool, jobs).tolist())
 
 
 @functools.cache
 def batch_shapes(batch: str) -> JobShapes:
     """Shapes of the 100 jobs of a batch."""
-    folder = REFERENCE / "magma_batches" if batch.startswith(PUBLIC) else REFERENCE
-    name = batch.removeprefix(PUBLIC)
+    if not batch.startswith(PUBLIC):
+        return named_batch(batch).shapes
+    name, folder = batch.removeprefix(PUBLIC), REFERENCE / "magma_batches"
+    with open(folder / "job_analysis.csv") as stream:
+        known = {row["layer_id"]: layer_shape(row["type"], _bounds(row)) for row in csv.DictReader(stream)}
     with open(folder / "batches.csv") as stream:
-        layers = _layers(folder)
-        return job_shapes([layers[row["layer_id"]] for row in csv.DictReader(stream) if row["batch"] == name])
+        return job_shapes([known[row["layer_id"]] for row in csv.DictReader(stream) if row["batch"] == name])
 
 
 @functools.cache
@@ -88,8 +120,5 @@ def case_table(batch: str, setting: str, bandwidth: float, **options) -> JobTabl
 
 def fresh_table(kind: str, setting: str, bandwidth: float, seed: int, jobs: int = 100) -> JobTable:
     """Job table of a batch drawn anew, with replacement, from the layers of a class (mix: all)."""
-    with open(REFERENCE / "job_analysis.csv") as stream:
-        pool = sorted({row["layer_id"] for row in csv.DictReader(stream) if kind in ("mix", row["app"])}, key=int)
-    chosen = np.random.default_rng(seed).choice(pool, jobs)
-    shapes = job_shapes([_layers()[layer] for layer in chosen])
-    return platform_table([str(i) for i in range(jobs)], shapes, named_platform(setting), bandwidth)
+    batch = fresh_batch(kind, seed, jobs)
+    return platform_table([str(i) for i in range(jobs)], batch.shapes, named_platform(setting), bandwidth)

@@ -37,7 +37,7 @@ from mohamjax.io.results_reader import read_results
 from mohamjax.io.schedules import FLUID_FORMAT, JOB_TABLE_FORMAT, ScheduleFile, read_job_table, schedule_arrays
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.jobs.job_problem import objective_names
-from mohamjax.jobs.scheduler import JobFront, run_method
+from mohamjax.jobs.scheduler import JobFront, preset_named, run_method
 from mohamjax.jobs.table import JobTable
 from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.layer_mapper import LayerMapper
@@ -419,11 +419,12 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
 
 def schedule_jobs(
     table: JobTable | str | os.PathLike[str],
-    method: str = "gsharp",
+    method: str | None = None,
     *,
+    preset: str | None = None,
     objectives: str | Sequence[str] = "makespan",
-    population: int = 50,
-    generations: int = 199,
+    population: int | None = None,
+    generations: int | None = None,
     seed: int = 0,
     goals: JobGoals | None = None,
 ) -> JobFront:
@@ -431,11 +432,14 @@ def schedule_jobs(
 
     Args:
         table: what every job takes on every accelerator, or a `job-table/1` file.
-        method: `gsharp`, or any other of `jobs.METHODS`: heuristics, learning methods, optimisers of a library.
+        method: `gsharp` (the default without a preset), or any other of `jobs.METHODS`: heuristics, learning methods,
+            optimisers of a library.
+        preset: of `jobs.PRESETS`: `gsharp`, as the paper's text has it, or `as-released`, as its public code does;
+            says what is not given of method and sizes.
         objectives: one or several of `makespan`, `energy`, `edp`, `unsatisfied`, `tardiness`, `mean-end`,
             `lateness`, `missed`.
-        population: schedules of a generation.
-        generations: of a search, after its first population.
+        population: schedules of a generation; default 50.
+        generations: of a search, after its first population; default 199.
         seed: of all randomness.
         goals: weights, deadlines and targets of the jobs; what it leaves out is as the table has it.
 
@@ -444,7 +448,7 @@ def schedule_jobs(
         `.plan.accelerator` and `.plan.order`, and `.objectives` by name, in double precision.
 
     Raises:
-        InputError: the file cannot be read, an unknown method or objective, or jobs that G# does not schedule.
+        InputError: the file cannot be read, an unknown method, preset or objective, or jobs that G# does not schedule.
 
     Examples:
         >>> front = mj.schedule_jobs("table.json", method="LPT-EFT")  # a heuristic; "gsharp" searches
@@ -457,8 +461,15 @@ def schedule_jobs(
         check_format(document, (JOB_TABLE_FORMAT,), path)
         table = read_job_table(document, path)
     names = objective_names(objectives if isinstance(objectives, str) else ",".join(objectives))
-    config = JobSearchConfig(population=population, generations=generations, objectives=names, seed=seed)
-    return run_method(method, table, config, goals)
+    chosen = None if preset is None else preset_named(preset)
+    sizes = JobSearchConfig() if chosen is None else chosen
+    config = JobSearchConfig(
+        population=sizes.population if population is None else population,
+        generations=sizes.generations if generations is None else generations,
+        objectives=names,
+        seed=seed,
+    )
+    return run_method(method or (chosen.methods[0] if chosen else "gsharp"), table, config, goals)
 
 
 def map_layers(
@@ -624,6 +635,7 @@ def codesign(
     template: str | os.PathLike[str] | Template | None = None,
     method: str = "unico",
     budget: str = "small",
+    preset: str = "ours",
     seed: int = 0,
     technology: Technology | str | os.PathLike[str] | None = None,
     package: PackageParameters | str | os.PathLike[str] | None = None,
@@ -640,6 +652,8 @@ def codesign(
         template: search the sizes of this template instead: a packaged name, a file or a `Template`.
         method: `unico`, or a baseline on the same measurements: `hasco`, `hasco-r`, `nsga2`, `mobohb`, `random`.
         budget: `ci`, `small` or `full`; every method has as many mapping evaluations.
+        preset: `ours`; `unico`, as the paper has it; or `same-extras`, which lets `hasco`, `hasco-r` and `mobohb` aim
+            and finish points too (`unico.config.PRESETS`).
         seed: of all randomness.
         technology: energy and area tables, or a name or file; default the packaged ones.
         package: the package in which the accelerator stands alone, or a YAML file; default `Package()`.
@@ -662,7 +676,7 @@ def codesign(
         (3, True)
     """
     where = chosen_space(space, template)
-    config = settings(where, method, budget, seed=seed, **changes)
+    config = settings(where, method, budget, preset=preset, seed=seed, **changes)
     if not isinstance(application, ApplicationModel):
         raise TypeError(f"application: expected what load_scenario or load_onnx return, got {application!r:.80}")
     problem = CodesignProblem(application, where, as_technology(technology), as_package(package))

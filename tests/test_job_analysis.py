@@ -8,8 +8,18 @@ from conftest import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.jobs.analysis import DEMANDS, STYLES, analyse, bandwidth_demand, flexible_rows, job_shapes, layer_shape
-from mohamjax.jobs.platform import PLATFORMS, Core, named_platform, platform_table
+from mohamjax.errors import InputError
+from mohamjax.jobs.analysis import (
+    DEMANDS,
+    STYLES,
+    analyse,
+    bandwidth_demand,
+    flexible_rows,
+    job_layer,
+    job_shapes,
+    layer_shape,
+)
+from mohamjax.jobs.platform import PLATFORMS, Core, JobBatch, named_platform, platform_table
 
 SETS = {
     "maestro/job_analysis.csv": {style: style for style in STYLES},
@@ -129,6 +139,62 @@ def test_a_free_shape_is_never_slower_and_fits_the_buffers():
     assert 2 * fastest.tile_bytes[0] > room
     small = flexible_rows(deep, "HB", 2048, shared_buffer=room)
     assert 2 * analyse(deep, "HB", small, 2048 // small).tile_bytes[0] <= room
+
+
+def test_a_small_buffer_of_an_element():
+    """Filters and channels that fit change nothing; what does not fit is cut, and no work is lost."""
+    rng = np.random.default_rng(1)
+    rows = [dict(zip("KCPQRS", map(int, rng.integers(1, (200, 200, 40, 40, 16, 16))), strict=True)) for _ in range(60)]
+    shapes = job_shapes([layer_shape("conv", b) for b in rows])
+    for style in STYLES:
+        free, held = analyse(shapes, style, 32), analyse(shapes, style, 32, element_buffer=1024)
+        fits = shapes.element_bytes <= 1024
+        assert fits.any() and not fits.all()
+        for name in ("latency", "tile_bytes", "tiles"):
+            assert np.array_equal(getattr(free, name)[fits], getattr(held, name)[fits])
+        assert np.all(held.tiles[~fits] > free.tiles[~fits])
+        # One more cycle per part, or rounding of the parts: never less than the work.
+        assert np.all(held.latency >= free.latency) and np.all(held.latency >= np.ceil(shapes.macs / 2048))
+    # 3 x 3: 64 channels take 3456 bytes; 1 KB holds 18, so that the others go to other elements.
+    deep = job_shapes([layer_shape("dwconv", {"C": c, "P": 14, "Q": 14, "R": 3, "S": 3}) for c in (18, 64, 64 * 4096)])
+    free, held = analyse(deep, "HB", 32), analyse(deep, "HB", 32, element_buffer=1024)
+    assert held.latency[0] == free.latency[0] == 1 + 14 * 14 * 9 * 18
+    assert (free.latency[1], held.latency[1]) == (1 + 14 * 14 * 9 * 64, 1 + 14 * 14 * 9 * 18)
+    assert held.latency[2] >= np.ceil(deep.macs[2] / 2048)
+    rows = flexible_rows(shapes, "LB_os", 2048, element_buffer=1024)
+    best = analyse(shapes, "LB_os", rows, 2048 // rows, element_buffer=1024).latency
+    assert np.all(best <= analyse(shapes, "LB_os", 32, element_buffer=1024).latency)
+
+
+def test_an_element_holds_something():
+    with pytest.raises(ValueError, match="element_buffer is 5"):
+        named_platform("S1", element_buffer=5)
+    assert str(named_platform("S1", element_buffer=1024).cores[0]) == "HB 32x64 1024 B"
+
+
+def test_jobs_of_random_shapes():
+    """Bounds are within their range, filters and what is 1 stay, and the draw follows from the seed."""
+    kinds = [("conv", {"K": 64, "C": 32, "P": 28, "Q": 28, "R": 3, "S": 3}), ("fc", {"K": 1000, "C": 512}),
+             ("dwconv", {"C": 96, "P": 14, "Q": 14, "R": 3, "S": 3}),
+             ("gconv", {"G": 4, "K": 16, "C": 16, "P": 7, "Q": 7, "R": 3, "S": 3})]  # fmt: skip
+    layers = tuple(job_layer(kind, bounds) for kind, bounds in kinds) * 10
+    count = len(layers)
+    names = tuple(map(str, range(count)))
+    batch = JobBatch(names, layers, ("",) * count, (1.0,) * count, (np.inf,) * count, tuple(range(count)))
+    drawn, again, other = batch.reshaped(0.5, 3), batch.reshaped(0.5, 3), batch.reshaped(0.5, 4)
+    assert drawn.layers == again.layers != other.layers and drawn.names == batch.names
+    assert drawn.layers != layers
+    for old, new in zip(layers, drawn.layers, strict=True):
+        assert old.type == new.type
+        for dim in "GNKCPQRS":
+            a, b = getattr(old.shape, dim), getattr(new.shape, dim)
+            assert b == 1 if a == 1 else 0.5 * a - 0.5 <= b <= 1.5 * a + 0.5
+            if dim in "RSN" or (dim == "G" and old.type != "dwconv"):
+                assert a == b
+    assert {new.shape.G for new in drawn.layers if new.type == "dwconv"} != {96}
+    for share in (0.0, 1.0, float("nan")):
+        with pytest.raises(InputError, match="between 0 and 1"):
+            batch.reshaped(share, 0)
 
 
 def test_platforms_of_table_4():

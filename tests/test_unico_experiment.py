@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from small_codesign import SIZES, SPACE, TECHNOLOGY, application
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" / "paper"))
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
 import unico_runs
 import unico_tables

@@ -21,6 +21,7 @@ from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint
 from mohamjax.io.codesign import write_codesign
 from mohamjax.io.designs import evaluate_designs
 from mohamjax.unico import acquisition, proposals
+from mohamjax.unico.choices import settings
 from mohamjax.unico.config import METHODS, CodesignConfig
 from mohamjax.unico.history import History, unico_fit, worth_finishing
 from mohamjax.unico.problem import CodesignProblem
@@ -189,6 +190,68 @@ def test_what_is_not_expected_to_come_nearer_is_left_to_the_other_rule(whole, mo
 def test_other_methods_do_not_aim(whole, monkeypatch):
     found, candidates = aimed_batch(whole, monkeypatch, [1.0], method="hasco")
     assert found[0] != candidates[0]
+
+
+def test_rivals_have_the_extras_where_they_are_asked_for(whole, monkeypatch):
+    """HASCO's points aim one in so many batches; without extras none does, whatever the share."""
+    found, candidates = aimed_batch(whole, monkeypatch, [1.0], method="hasco", extras=True)
+    assert found[:2] == candidates[:2]
+    for method, extras, share in (
+        ("hasco", False, 0.0), ("hasco", True, 0.25), ("mobohb", True, 0.25), ("nsga2", True, 0.0),
+        ("random", True, 0.0),
+        ("unico", False, 0.25), ("unico", True, 0.25),
+    ):  # fmt: skip
+        config = CodesignConfig(method=method, extras=extras)
+        assert config.aims == share
+        assert config.finished == (0.25 if method == "unico" or (method, extras) == ("mobohb", True) else 0.0)
+        single = [proposals.aimed_points(config, batch, 1, 1) for batch in range(40)]
+        assert sum(single) == round(40 * share) and set(single) <= {0, 1}
+        assert proposals.aimed_points(config, 3, 16, 16) == round(16 * share)
+    assert CodesignConfig(rationed=False).finished == 0.0
+
+
+def test_a_rival_with_extras_finishes_its_front_and_aims():
+    """MOBOHB with finishing: the full budget for points that were stopped, no more evaluations, and other points."""
+    plain, more = (search(method="mobohb", iterations=4, extras=extras) for extras in (False, True))
+    one, two = plain.run().history, more.run().history
+    assert one.first.all() and not two.first.all()
+    assert (two["generations"][~two.first] == 16).all()
+    assert more.cost <= more.config.total_cost
+    # What follows the first batch is proposed with aim: the same seed, other points.
+    assert same_points(one, two, 0) and not same_points(one, two, 1)
+
+
+def same_points(a, b, batch):
+    """Whether two histories have the same new points in their n-th batch of new points."""
+    parts = []
+    for history in (a, b):
+        batches = [x for x in np.unique(history["batch"]) if history.first[history["batch"] == x].all()]
+        parts.append(history["index"][history["batch"] == batches[batch]].tolist())
+    return parts[0] == parts[1]
+
+
+def test_presets():
+    printed = settings(SPACE, "unico", "ci", preset="unico", seed=3)
+    assert (printed.finish, printed.aimed, printed.acquisition, printed.objective, printed.score) == (
+        0.0, 0.0, "mesmo", "latency", "latency",
+    )  # fmt: skip
+    assert printed.seed == 3 and printed.rule == "uul" and printed.area_percent == 15 and printed.robust
+    rival = settings(SPACE, "hasco", "ci", preset="unico")
+    assert (rival.objective, rival.acquisition) == ("latency", "qhvi")
+    assert settings(SPACE, "mobohb", "ci", preset="same-extras").finished == 0.25
+    assert settings(SPACE, "unico", "ci") == settings(SPACE, "unico", "ci", preset="ours")
+    assert settings(SPACE, "unico", "ci", preset="unico", aimed=0.5).aimed == 0.5
+    with pytest.raises(InputError, match="unknown preset 'paper'; use one of ours, unico, same-extras"):
+        settings(SPACE, "unico", "ci", preset="paper")
+
+
+def test_lanes_that_minimise_latency_have_curves_that_fall_in_latency(whole):
+    """As the paper says of its mapping searches (Section 3); under the energy-delay product they need not."""
+    history = search(method="random", objective="latency", score="latency").run().history
+    latency = history.curves[:, 0]
+    there = np.isfinite(latency[:, :-1]) & np.isfinite(latency[:, 1:])
+    falls = latency[:, 1:] <= latency[:, :-1] * (1 + 1e-6)
+    assert there.any() and falls[there].all()
 
 
 @pytest.mark.parametrize("name", ["aimed", "finish"])
@@ -370,6 +433,7 @@ def test_a_killed_command_resumes_to_the_same_files(network, tmp_path, capsys):
         (["--space", "edge"], "unknown space 'edge'"),
         (["--budget", "tiny"], "unknown budget 'tiny'"),
         (["--method", "best"], "unknown method 'best'"),
+        (["--preset", "paper"], "unknown preset 'paper'"),
         (["--template", "simba", "--space", "unico-ci"], "leave out --space"),
         (["--template", "eyeriss-released"], "template eyeriss-released: cannot run 1 of 4 unique layers"),
         (["--template", "simba", "--ppa", "unico-fit"], "is for unico-edge and unico-cloud"),
@@ -385,5 +449,7 @@ def test_bad_input_is_one_line(network, tmp_path, capsys, more, told):
 def test_the_road_in_python():
     result = mj.codesign(application(), "unico-ci", budget="ci", method="random", technology=TECHNOLOGY)
     assert len(result.front) and result.config.method == "random"
+    printed = mj.codesign(application(), "unico-ci", budget="ci", preset="unico", technology=TECHNOLOGY)
+    assert printed.history.first.all() and printed.config.acquisition == "mesmo"
     with pytest.raises(InputError, match="'lane'"):
         mj.codesign(application(), "unico-ci", lane=3)

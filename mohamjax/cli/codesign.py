@@ -43,6 +43,12 @@ def add_parser(verbs: options.Verbs) -> None:
         help="unico (default), or with as many mapping evaluations hasco, hasco-r, nsga2, mobohb or random",
     )
     parser.add_argument(
+        "--preset",
+        default="ours",
+        help="ours (default); unico: as the paper has it, no point finished or aimed, mesmo, mapping searches that "
+        "minimise latency; or same-extras: hasco, hasco-r and mobohb aim and finish points as our unico does",
+    )
+    parser.add_argument(
         "--power-cap",
         type=_watts,
         metavar="W",
@@ -59,7 +65,9 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument("--json", action="store_true", help="print the front as JSON on standard output")
     parser.add_argument("--no-figures", action="store_true", help="draw no figures")
     options.add_workload(parser)
-    options.add_common(parser, "results folder (default results/NETWORKS-SPACE-METHOD-BUDGET)", random=True)
+    options.add_common(
+        parser, "results folder (default results/NETWORKS-SPACE-METHOD-BUDGET, with the preset)", random=True
+    )
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -72,10 +80,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     space = chosen_space(arguments.space, arguments.template)
     given = {"power_cap_W": arguments.power_cap, "ppa": arguments.ppa}
     changes = {name: value for name, value in given.items() if value is not None}
-    config = settings(space, arguments.method, arguments.budget, seed=arguments.seed, **changes)
+    config = settings(
+        space, arguments.method, arguments.budget, preset=arguments.preset, seed=arguments.seed, **changes
+    )
     networks = application_of(arguments)
     package = as_package(arguments.package)
-    name = f"{networks.name}-{space.name}-{config.method}-{config.budget}"
+    own = "" if arguments.preset == "ours" else f"-{arguments.preset}"
+    name = f"{networks.name}-{space.name}-{config.method}{own}-{config.budget}"
     terminal.line(
         f"{networks.name}: {plural(len(networks.unique_layers), 'unique layer')} on {space.name}, {space.size:,} points"
     )

@@ -42,6 +42,22 @@ def _bandwidth(text: str) -> float:
     return value
 
 
+def _element_bytes(text: str) -> int:
+    if not text.isdecimal() or int(text) < 6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 6 on (three tensors, each twice)")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share between 0 and 1")
+    return value
+
+
 def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser(
@@ -61,12 +77,19 @@ def add_parser(verbs: options.Verbs) -> None:
         "--bandwidth", type=_bandwidth, metavar="B", help="bandwidth that all cores share [bytes/cycle, GB/s at 1 GHz]"
     )
     parser.add_argument(
+        "--preset",
+        help="gsharp: G# as its text has it, or as-released: as its public code does. Either says the methods (the "
+        "search and the heuristics that it was compared with), 100 schedules and 100 generations, the demand (per-tile "
+        "or as-released) and the LB cores (LB_rs or LB_os); what is given besides counts",
+    )
+    parser.add_argument(
         "--method",
-        default=_DEFAULT_METHODS,
         help=f"one or several, separated by commas (default {_DEFAULT_METHODS}). On the own loop: gsharp, "
-        "gsharp-unseeded, gsharp-paper, standard-ga, random, A2C, PPO. Heuristics: HEFT, LPT-EFT, LPT-stall, and "
-        "ORDER-CORE with ORDER FCFS, SJF or random and CORE OLB, MET, RR or random. By nevergrad: DE, (1+1)-ES, "
-        "CMA-ES, PSO, TBPSA, CLHS, Halton, Hammersley, portfolio",
+        "gsharp-unseeded, gsharp-paper, standard-ga, random, A2C, PPO. With the selection of the paper, of its release "
+        "and of the standard algorithm: gsharp-printed, gsharp-released, standard-ga-printed. Heuristics: HEFT, "
+        "LPT-EFT, LPT-stall, and ORDER-CORE with ORDER FCFS, SJF or random and CORE OLB, MET, RR or random. By "
+        "nevergrad: DE, (1+1)-ES, CMA-ES, PSO, TBPSA, CLHS, Halton, Hammersley, portfolio, and with what G#'s Table 5 "
+        "prints PSO-printed, TBPSA-printed, portfolio-printed",
     )
     parser.add_argument(
         "--objective",
@@ -85,6 +108,18 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument("--lb", help="what the LB cores of S1 to S6 are: LB_rs (default) or LB_os")
     parser.add_argument(
         "--flexible", action="store_true", help="shape the arrays of S1 to S6 anew for each job, elements unchanged"
+    )
+    parser.add_argument(
+        "--element-buffer",
+        type=_element_bytes,
+        metavar="BYTES",
+        help="what a processing element of S1 to S6 holds (default: no limit; G#'s flexible arrays have 1024)",
+    )
+    parser.add_argument(
+        "--random-shapes",
+        type=_share,
+        metavar="SHARE",
+        help="draw K, C, P and Q of every job anew, up to this share below and above what they are",
     )
     parser.add_argument(
         "--cost-model",
@@ -119,13 +154,15 @@ def add_parser(verbs: options.Verbs) -> None:
         metavar="FILE",
         help="transfer.json of another batch of as many jobs on as many accelerators: its schedule, taken over by the "
         "rank of the jobs' mean times, is evaluated as it is (method transfer) and starts gsharp, gsharp-unseeded, "
-        "gsharp-paper and standard-ga",
+        "gsharp-paper, gsharp-printed, gsharp-released, standard-ga and standard-ga-printed",
     )
     parser.add_argument(
-        "--population", type=options.positive, help="schedules of a generation of a search (default 50)"
+        "--population", type=options.positive, help="schedules of a generation of a search (default 50, preset: 100)"
     )
     parser.add_argument(
-        "--generations", type=options.positive, help="generations of a search after its first population (default 199)"
+        "--generations",
+        type=options.positive,
+        help="generations of a search after its first population (default 199; of a preset 99)",
     )
     parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
     parser.add_argument("--no-figures", action="store_true", help="draw no figures into the results folder")
@@ -218,7 +255,7 @@ def _problem(
     transfer: Transfer | None,
 ) -> tuple[JobTable, JobGoals, tuple[str, ...], str]:
     """Table, goals, tenants and a title; complains before the mapper runs where that can be."""
-    from mohamjax.jobs import JobGoals, check_goals, check_size, check_transfer
+    from mohamjax.jobs import JobGoals, check_goals, check_size, check_transfer, preset_named
     from mohamjax.jobs.platform import PLATFORMS
 
     if arguments.jobs is None and arguments.pool is None:
@@ -232,7 +269,8 @@ def _problem(
         from mohamjax.io.files import check_format
         from mohamjax.io.schedules import JOB_TABLE_FORMAT, read_job_table
 
-        names = ("platform", "bandwidth", "cost_model", "demand", "lb", "flexible", *_NEST_OPTIONS)
+        names = ("platform", "bandwidth", "cost_model", "demand", "lb", "flexible", "element_buffer", "random_shapes")
+        names += _NEST_OPTIONS
         given = {name: getattr(arguments, name) for name in names}
         refuse("the job table says that itself", **given, **_of_networks(arguments))
         document = read_json(file)
@@ -252,14 +290,20 @@ def _problem(
     ):
         if given is None:
             raise InputError("is missing", item=option, remedy=f"say {option} {example}, or give a job table")
-    lb = _chosen(arguments.lb or "LB_rs", "--lb", ("LB_rs", "LB_os"))
-    platform = load_platform(arguments.platform, lb=lb, flexible=arguments.flexible)
+    preset = None if arguments.preset is None else preset_named(arguments.preset)
+    lb = _chosen(arguments.lb or (preset.lb if preset else "LB_rs"), "--lb", ("LB_rs", "LB_os"))
+    held = arguments.element_buffer
+    platform = load_platform(arguments.platform, lb=lb, flexible=arguments.flexible, element_buffer=held)
     if arguments.platform.upper() in PLATFORMS:
         arguments.lb = lb  # for the record
     else:
-        own = {"lb": arguments.lb, "flexible": arguments.flexible}
+        own = {"lb": arguments.lb, "flexible": arguments.flexible, "element_buffer": held}
         refuse("is for S1 to S6", "leave it out: a platform of your own says it core by core", **own)
     batch = _batch(arguments)
+    if arguments.random_shapes is not None:
+        batch = batch.reshaped(arguments.random_shapes, arguments.seed)
+    if preset is not None and arguments.cost_model in (None, _COST_MODELS[0]):
+        arguments.demand = arguments.demand or preset.demand
     goals = JobGoals(weight=batch.weight, deadline=batch.deadline, target=batch.target)
     check_size(len(batch.names), len(platform.cores))
     check_goals(config, goals)
@@ -275,12 +319,17 @@ def _problem(
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Schedules jobs by one or several methods, and writes results and figures."""
     from mohamjax.io.job_transfer import read_transfer
-    from mohamjax.jobs import HEURISTICS, JobSearchConfig, check_method, objective_names
+    from mohamjax.jobs import HEURISTICS, JobSearchConfig, check_method, objective_names, preset_named
 
+    preset = None if arguments.preset is None else preset_named(arguments.preset)
+    if arguments.method is None:
+        arguments.method = ",".join(preset.methods) if preset else _DEFAULT_METHODS  # for the record
     methods = [name for name in arguments.method.split(",") if name]
     sizes = {name: getattr(arguments, name) for name in ("population", "generations")}
     if set(methods) <= set(HEURISTICS):
         refuse("is for methods that search; heuristics do not", "leave it out, or add gsharp to --method", **sizes)
+    if preset is not None:
+        sizes = {name: getattr(preset, name) if size is None else size for name, size in sizes.items()}
     config = JobSearchConfig(
         **{name: size for name, size in sizes.items() if size is not None},
         objectives=objective_names(arguments.objective),

@@ -185,19 +185,22 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
     )
 
 
-def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Platform:
+def load_platform(
+    name: str, *, lb: str = "LB_rs", flexible: bool = False, element_buffer: float | None = None
+) -> Platform:
     """A platform by its name (`job_platform.PLATFORMS`) or from a YAML file.
 
     Args:
         name: name or path.
         lb: what the LB cores of the named ones are.
         flexible: whether their arrays have free shapes.
+        element_buffer: what their elements hold [bytes], see `named_platform`.
 
     Raises:
         InputError: there is no such name or file, or the file breaks the format.
     """
     if name.upper() in PLATFORMS:
-        return named_platform(name.upper(), lb=lb, flexible=flexible)
+        return named_platform(name.upper(), lb=lb, flexible=flexible, element_buffer=element_buffer)
     path = pathlib.Path(name)
     if not path.suffix and not found(path):
         raise InputError(

@@ -2,6 +2,7 @@
 
 from mohamjax.jobs.bounds import JobBound, job_bound
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
+from mohamjax.jobs.generational import Succession
 from mohamjax.jobs.genetic import DEFAULT_RATES, PAPER_RATES, STANDARD_RATES, JobRates, gsharp_problem
 from mohamjax.jobs.heuristics import HEURISTICS, Plan, run_heuristic
 from mohamjax.jobs.job_problem import (
@@ -17,15 +18,18 @@ from mohamjax.jobs.job_problem import (
 from mohamjax.jobs.loop_nest import MAPPING_CHOICES, CoreMappings, core_mappings
 from mohamjax.jobs.scheduler import (
     METHODS,
+    PRESETS,
     SEEDS,
     STARTED,
     JobFront,
+    JobPreset,
     JobSchedule,
     check_goals,
     check_method,
     check_problem,
     evaluate_plans,
     genes_of,
+    preset_named,
     run_method,
     search_islands,
     seed_plans,
@@ -47,6 +51,7 @@ __all__ = [
     "METHODS",
     "OBJECTIVES",
     "PAPER_RATES",
+    "PRESETS",
     "SEEDS",
     "STANDARD_RATES",
     "STARTED",
@@ -55,12 +60,14 @@ __all__ = [
     "JobFront",
     "JobGenes",
     "JobGoals",
+    "JobPreset",
     "JobProblem",
     "JobRates",
     "JobSchedule",
     "JobSearchConfig",
     "Plan",
     "RankedSchedule",
+    "Succession",
     "Transfer",
     "apply_ranked",
     "check_goals",
@@ -78,6 +85,7 @@ __all__ = [
     "job_bound",
     "job_problem",
     "objective_names",
+    "preset_named",
     "ranked_schedule",
     "run_heuristic",
     "run_method",

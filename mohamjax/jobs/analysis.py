@@ -51,6 +51,7 @@ NEST_DEMANDS = ("traffic", *DEMANDS)
 """The same where loop nests say what they move."""
 
 _CHANNELS_PER_ELEMENT = 64  # of a depthwise layer
+_COPIES = 6  # bytes of an element's buffer per place of the filter window: three tensors, each twice
 _COLUMNS = 64
 
 
@@ -107,7 +108,7 @@ class JobShapes:
     @property
     def element_bytes(self) -> np.ndarray:
         """`[N]` int64, buffer that a processing element needs, double buffering included."""
-        return 6 * self.R * self.S * np.where(self.depthwise, _CHANNELS_PER_ELEMENT, 1)
+        return _COPIES * self.R * self.S * np.where(self.depthwise, _CHANNELS_PER_ELEMENT, 1)
 
     def _floats(self) -> JobShapes:
         numbers = {f.name: getattr(self, f.name).astype(float) for f in dataclasses.fields(self)}
@@ -190,7 +191,14 @@ def _folds(bound: np.ndarray, lanes: np.ndarray | float) -> np.ndarray:
     return np.ceil(bound / lanes)
 
 
-def analyse(shapes: JobShapes, style: str, rows: object, columns: object = _COLUMNS) -> JobAnalysis:
+def analyse(
+    shapes: JobShapes,
+    style: str,
+    rows: object,
+    columns: object = _COLUMNS,
+    *,
+    element_buffer: float | None = None,
+) -> JobAnalysis:
     """Analyses every job on one core (G#, Section 3.5).
 
     Args:
@@ -198,6 +206,9 @@ def analyse(shapes: JobShapes, style: str, rows: object, columns: object = _COLU
         style: of `STYLES`.
         rows: h, height of the array (clusters), or one for each job `[N]`.
         columns: w, width of the array (elements of a cluster), or one for each job.
+        element_buffer: what an element can hold [bytes], with a second copy of each of its three tensors; None for no
+            limit, as MAESTRO is run. An element holds fewer than 64 channels of a depthwise layer where they do not
+            fit, and a filter window that does not fit is worked off in equal parts, each with its own extra cycle.
 
     Returns:
         The analysis.
@@ -208,30 +219,35 @@ def analyse(shapes: JobShapes, style: str, rows: object, columns: object = _COLU
     shape = shapes._floats()
     h, w = np.asarray(rows, float), np.asarray(columns, float)
     K, C, P, Q, R, S = shape.K, shape.C, shape.P, shape.Q, shape.R, shape.S
-    window = R * S
+    whole = R * S
+    parts = np.ones_like(whole) if element_buffer is None else _folds(_COPIES * whole, element_buffer)
+    window = np.ceil(whole / parts)
     if style == "HB":
-        tiles = _folds(K, h) * _folds(C, w) * P * Q
+        tiles = parts * _folds(K, h) * _folds(C, w) * P * Q
         tile_cycles = window + 1
         k, c = np.minimum(K, h), np.minimum(C, w)
         tile = k * c * window + c * window + k - ((K > 1) & (h > K))
     elif style == "LB_rs":
-        tiles = K * C * _folds(P, w * h) * _folds(Q, S)
+        tiles = parts * K * C * _folds(P, w * h) * _folds(Q, S)
         tile_cycles = window + 1
         x = np.minimum(S, Q)
         tile = window + (P + _folds(P, w) * (R - 1)) * (x + S - 1) + P * x
     elif style == "LB_os":
-        tiles = K * C * _folds(P, R * h) * _folds(Q, w)
+        tiles = parts * K * C * _folds(P, R * h) * _folds(Q, w)
         tile_cycles = R * window + 1
         y, x = np.minimum(P, R * h), np.minimum(Q, w)
         tile = window + (y + np.minimum(_folds(P, R), h) * (R - 1)) * (x + S - 1) + y * x
     else:
         raise ValueError(f"style is {style!r}, expected one of {', '.join(STYLES)}")
 
-    held = np.minimum(C, _CHANNELS_PER_ELEMENT)
-    tiles = np.where(shapes.depthwise, P * Q * _folds(C, _CHANNELS_PER_ELEMENT * h * w), tiles)
-    tile_cycles = np.where(shapes.depthwise, held * window, tile_cycles)
+    room = np.full_like(whole, _CHANNELS_PER_ELEMENT)
+    if element_buffer is not None:
+        room = np.clip(np.floor(element_buffer / (_COPIES * whole)), 1, _CHANNELS_PER_ELEMENT)
+    held = np.minimum(C, room)
+    tiles = np.where(shapes.depthwise, P * Q * _folds(C, room * h * w), tiles)
+    tile_cycles = np.where(shapes.depthwise, held * whole, tile_cycles)
     short = np.where(C % _CHANNELS_PER_ELEMENT == 0, _CHANNELS_PER_ELEMENT, 0)
-    tile = np.where(shapes.depthwise, C * (2 * window + 1) - short, tile)
+    tile = np.where(shapes.depthwise, C * (2 * whole + 1) - short, tile)
 
     tiles = shape.groups * tiles
     latency = np.maximum(1 + tiles * tile_cycles, np.ceil(shapes.macs / (h * w)))
@@ -278,24 +294,25 @@ def flexible_rows(
     elements: int,
     *,
     shared_buffer: float = 2 * 2**20,
+    element_buffer: float | None = None,
 ) -> np.ndarray:
     """Height of the array that runs each job fastest where the array's shape is free (G#, Section 5.5).
 
     All heights that divide the number of elements are tried; shapes whose tiles do not fit the shared buffer are left
-    out, unless none fits. Of equally fast ones the one that needs the smallest tile is taken. The buffer of an element
-    chooses no shape: what it holds is the same in all of them.
+    out, unless none fits. Of equally fast ones the one that needs the smallest tile is taken.
 
     Args:
         shapes: N jobs.
         style: of `STYLES`.
         elements: processing elements of the core.
         shared_buffer: of the core [bytes]; the paper's 2 MB.
+        element_buffer: see `analyse`; the paper's is 1 KB.
 
     Returns:
         `[N]` int64, rows; the columns are `elements // rows`.
     """
     heights = np.asarray([h for h in range(1, elements + 1) if elements % h == 0])
-    found = [analyse(shapes, style, h, elements // h) for h in heights]
+    found = [analyse(shapes, style, h, elements // h, element_buffer=element_buffer) for h in heights]
     latency = np.stack([a.latency for a in found])
     tile = np.stack([a.tile_bytes for a in found])
     fits = 2 * tile <= shared_buffer

@@ -1,8 +1,8 @@
 """The genetic algorithm of G#: mutation and three crossovers on both genomes (Section 4.2.3), on the shared loop.
 
-Survival is that of the shared loop: the best of parents and offspring live on, whatever their number, so that the elite
+Survival on the shared loop is ours: the best of parents and offspring live on, whatever their number, so that the elite
 is never lost; of schedules that are equal in all objectives one lives. With several objectives the same search gives a
-Pareto front.
+Pareto front. How the text and the release select: `generational`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class JobRates:
 PAPER_RATES = JobRates()
 """The rates of Section 4.2.3."""
 
+RELEASED_RATES = JobRates(crossover_rg=0.1, crossover_accel=0.1)
+"""The rates of the release, for `released_vary`."""
 
 STANDARD_RATES = JobRates(mutation=0.1, crossover_gen=0.1, crossover_rg=0.0, crossover_accel=0.0)
 """The standard genetic algorithm of Table 5; its crossover is `standard_vary`'s."""
@@ -253,6 +255,35 @@ def standard_vary(
 def standard_problem(objectives: tuple[str, ...]) -> Problem:
     """The standard genetic algorithm on the shared loop."""
     return dataclasses.replace(gsharp_problem(objectives, informed=False), vary=standard_vary)
+
+
+def released_vary(
+    key: jax.Array, mother: JobGenes, father: JobGenes, problem: JobProblem, rates: JobRates
+) -> tuple[JobGenes, JobGenes]:
+    """Children of a pair as the release makes them, its slips included; the arguments are those of `vary`.
+
+    Crossover-gen changes one child alone, the other stays its parent. Crossover-rg replaces both by one and the same:
+    the father's jobs up to a single cut, the mother's behind it. Crossover-accel replaces the first child by the father
+    with the mother's jobs on one accelerator. Then mutation.
+    """
+    jobs, mask = problem.mask.shape[0], problem.mask
+    keys = jax.random.split(key, 4)
+    draw = jax.random.uniform(keys[0], (7,))
+    anywhere = decode(jnp.tile(jax.random.uniform(keys[1], (jobs,)), 2), problem).accelerator
+    one = _mix(draw[0] < rates.crossover_gen, father, crossover_gen(draw[1], draw[2], father, mother, mask))
+    cut = (draw[4] * (jnp.sum(mask) + 1)).astype(jnp.int32)
+    same = _mix(jnp.arange(jobs) >= cut, father, mother)
+    ranged = draw[3] < rates.crossover_rg
+    one, two = _mix(ranged, one, same), _mix(ranged, mother, same)
+    chosen = jnp.minimum((draw[5] * problem.accelerators).astype(jnp.int32), problem.accelerators - 1)
+    one = _mix(draw[6] < rates.crossover_accel, one, crossover_accel(chosen, father, mother, anywhere))
+    return mutate(keys[2], one, problem, rates), mutate(keys[3], two, problem, rates)
+
+
+@functools.cache
+def released_problem(objectives: tuple[str, ...]) -> Problem:
+    """G# with the operators of its release."""
+    return dataclasses.replace(gsharp_problem(objectives, informed=False), vary=released_vary)
 
 
 def _redraw(

@@ -61,6 +61,33 @@ class JobBatch:
             target=self.target if self.target != tuple(range(count)) else None,
         )
 
+    def reshaped(self, share: float, seed: int) -> JobBatch:
+        """The batch with layers of random shapes, as of networks that a search made (G#, Section 5.5).
+
+        K, C, P and Q of every job, and the channels of a depthwise one, are each multiplied by a number of their own,
+        drawn evenly between `1 - share` and `1 + share`; what is 1 stays so, and filters keep their size. (The paper
+        prints no range.)
+
+        Args:
+            share: above 0, below 1.
+            seed: of the draw.
+
+        Raises:
+            InputError: no such share.
+        """
+        if not 0 < share < 1:
+            raise InputError(f"is {share:g}", item="share of random shapes", remedy="give a number between 0 and 1")
+        rng = np.random.default_rng([seed, 0x5A9E])
+        layers = []
+        for layer in self.layers:
+            drawn = dict(zip("KCPQG", rng.uniform(1 - share, 1 + share, 5), strict=True))
+            if layer.type != "dwconv":
+                del drawn["G"]  # elsewhere a number of groups or heads, which nothing is divided by here
+            old = {name: getattr(layer.shape, name) for name in drawn}
+            new = {name: max(1, round(b * drawn[name])) if b > 1 else 1 for name, b in old.items()}
+            layers.append(UniqueLayer(layer.type, dataclasses.replace(layer.shape, **new)))
+        return dataclasses.replace(self, layers=tuple(layers))
+
     @functools.cached_property
     def shapes(self) -> JobShapes:
         """The layers as MAESTRO takes them."""
@@ -78,12 +105,14 @@ class Core:
         rows: height of the array of processing elements.
         columns: its width.
         flexible: the shape of the array is chosen for every job; only the number of elements is fixed.
+        element_buffer: what a processing element holds [bytes], see `analysis.analyse`; None for no limit.
     """
 
     style: str
     rows: int
     columns: int = _COLUMNS
     flexible: bool = False
+    element_buffer: float | None = None
 
     def __post_init__(self) -> None:
         """Checks the values; raises ValueError."""
@@ -91,6 +120,8 @@ class Core:
             raise ValueError(f"style is {self.style!r}, expected one of {', '.join(STYLES)}")
         if self.rows < 1 or self.columns < 1:
             raise ValueError(f"an array of {self.rows} x {self.columns} elements has no element")
+        if self.element_buffer is not None and not self.element_buffer >= 6:
+            raise ValueError(f"element_buffer is {self.element_buffer:g}; three tensors, each twice, take 6 bytes")
 
     @property
     def elements(self) -> int:
@@ -98,7 +129,8 @@ class Core:
         return self.rows * self.columns
 
     def __str__(self) -> str:
-        return f"{self.style} {self.rows}x{self.columns}{' flexible' if self.flexible else ''}"
+        held = "" if self.element_buffer is None else f" {self.element_buffer:g} B"
+        return f"{self.style} {self.rows}x{self.columns}{' flexible' if self.flexible else ''}{held}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +167,9 @@ PLATFORMS = {
 """Settings of G#'s Table 4: (how many, style, rows), 64 columns each. LB stands for one of the LB styles."""
 
 
-def named_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Platform:
+def named_platform(
+    name: str, *, lb: str = "LB_rs", flexible: bool = False, element_buffer: float | None = None
+) -> Platform:
     """A setting of G#'s Table 4.
 
     Args:
@@ -143,14 +177,15 @@ def named_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> P
         lb: what LB is: `LB_rs` (Eyeriss-like, the paper's text) or `LB_os` (ShiDianNao-like, what the released script
             builds).
         flexible: the shape of every array is chosen per job (Section 5.5).
+        element_buffer: what a processing element holds [bytes], None for no limit; 1024 in Section 5.5.
 
     Raises:
-        ValueError: there is no such setting or style.
+        ValueError: there is no such setting or style, or an element holds nothing.
     """
     if name not in PLATFORMS:
         raise ValueError(f"platform is {name!r}, expected one of {', '.join(PLATFORMS)}")
     cores = tuple(
-        Core(lb if style == "LB" else style, rows, flexible=flexible)
+        Core(lb if style == "LB" else style, rows, flexible=flexible, element_buffer=element_buffer)
         for count, style, rows in PLATFORMS[name]
         for _ in range(count)
     )
@@ -268,8 +303,11 @@ def platform_table(
                 item=f"core {core}",
                 remedy="take the argument `cost_model=loop-nest`",
             )
-        rows = flexible_rows(shapes, core.style, core.elements) if core.flexible else np.full(len(shapes), core.rows)
-        analyses[core] = analyse(shapes, core.style, rows, core.elements // rows)
+        rows = np.full(len(shapes), core.rows)
+        if core.flexible:
+            rows = flexible_rows(shapes, core.style, core.elements, element_buffer=core.element_buffer)
+        columns = core.elements // rows
+        analyses[core] = analyse(shapes, core.style, rows, columns, element_buffer=core.element_buffer)
     return analysis_table(names, platform, analyses, bandwidth, demand=demand)
 
 

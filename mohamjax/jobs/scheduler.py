@@ -18,13 +18,16 @@ from mohamjax.emo.loop import Problem, Sizes, evolved, island_keys
 from mohamjax.errors import InputError
 from mohamjax.jobs.baselines import LIBRARY_METHODS, library_search
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
+from mohamjax.jobs.generational import PRINTED, RELEASED, TEXTBOOK, Succession, generational
 from mohamjax.jobs.genetic import (
     DEFAULT_RATES,
     PAPER_RATES,
+    RELEASED_RATES,
     STANDARD_RATES,
     JobRates,
     gsharp_problem,
     random_problem,
+    released_problem,
     standard_problem,
 )
 from mohamjax.jobs.heuristics import HEURISTICS, Plan, run_heuristic
@@ -119,7 +122,7 @@ def _evaluated(genes: JobGenes, problem: JobProblem) -> jax.Array:
     return evaluate(genes, problem, OBJECTIVES)
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "sizes", "generations"))
+@functools.partial(jax.jit, static_argnames=("problem", "sizes", "generations", "succession"))
 def _searched(
     keys: jax.Array,
     context: JobProblem,
@@ -129,10 +132,14 @@ def _searched(
     problem: Problem,
     sizes: Sizes,
     generations: int,
+    succession: Succession | None,
 ) -> tuple[emo.Archive[JobGenes], jax.Array]:
     """What `search_islands` returns, of islands with a key each."""
 
     def one(key: jax.Array, context: JobProblem, seeds: JobGenes | None) -> tuple[emo.Archive, jax.Array]:
+        if succession is not None:
+            both = sizes.population, generations
+            return generational(key, context, seeds, rates, problem=problem, succession=succession, sizes=both)
         state, best = evolved(key, context, seeds, rates, problem=problem, sizes=sizes, generations=generations)
         return state.archive, best
 
@@ -147,6 +154,7 @@ def search_islands(
     rates: JobRates = DEFAULT_RATES,
     seeds: JobGenes | None = None,
     problem: Problem | None = None,
+    succession: Succession | None = None,
 ) -> tuple[emo.Archive, jax.Array]:
     """Searches I problems side by side; compiles once for all problems of the same sizes.
 
@@ -157,6 +165,7 @@ def search_islands(
         rates: probabilities of the operators, traced.
         seeds: `[I, K, J]`, first individuals, or None.
         problem: what is searched and how; default `gsharp_problem`.
+        succession: how children replace their parents, for one objective; None for the survival of the shared loop.
 
     Returns:
         The archive `[I, ...]` of the best schedules, and the best value of every objective after each generation,
@@ -169,21 +178,24 @@ def search_islands(
     return _searched(
         island_keys(key, context.mask.shape[0]), context, seeds, traced,
         problem=chosen, sizes=Sizes(config.population, immigrants=0, archive=archive), generations=config.generations,
+        succession=succession,
     )  # fmt: skip
 
 
 class GeneticMethod(NamedTuple):
-    """A method on the shared loop.
+    """A genetic method.
 
     Attributes:
         rates: probabilities of the operators.
-        make: the problem of the loop for some objectives.
+        make: the problem for some objectives.
         seeded: whether heuristics seed it.
+        succession: how children replace their parents; None for the survival of the shared loop.
     """
 
     rates: JobRates
     make: Callable[[tuple[str, ...]], Problem]
     seeded: bool = False
+    succession: Succession | None = None
 
 
 def _genetic(
@@ -205,6 +217,7 @@ def _genetic(
         rates=method.rates,
         seeds=seeds,
         problem=method.make(config.objectives),
+        succession=method.succession,
     )
     valid = np.asarray(archive.valid[0])
     found = _plans(take(archive.genes, (0, valid)), len(table.jobs))
@@ -217,16 +230,60 @@ GENETIC = {
     "gsharp-unseeded": GeneticMethod(DEFAULT_RATES, gsharp_problem),
     "gsharp-paper": GeneticMethod(PAPER_RATES, functools.partial(gsharp_problem, informed=False)),
     "standard-ga": GeneticMethod(STANDARD_RATES, standard_problem),
+    "gsharp-printed": GeneticMethod(PAPER_RATES, functools.partial(gsharp_problem, informed=False), succession=PRINTED),
+    "gsharp-released": GeneticMethod(RELEASED_RATES, released_problem, succession=RELEASED),
+    "standard-ga-printed": GeneticMethod(STANDARD_RATES, standard_problem, succession=TEXTBOOK),
     "random": GeneticMethod(PAPER_RATES, random_problem),
 }
-"""Methods on the shared loop, by name."""
+"""Genetic methods and random search, by name: those on the shared loop, and with a `succession` those as printed."""
 
 STARTED = tuple(name for name in GENETIC if name != "random")
 """Methods that start from schedules that are given, before those of heuristics. Random search draws all anew."""
 
 METHODS = (*GENETIC, *HEURISTICS, *LEARNING_METHODS, *LIBRARY_METHODS)
-"""Names of all methods: G# in three forms, baselines on the same loop, heuristics, learning methods, optimisers of a
+"""Names of all methods: G# in five forms, baselines on the same loops, heuristics, learning methods, optimisers of a
 library."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JobPreset:
+    """G# as it was published.
+
+    Attributes:
+        methods: the search, then what its paper compares with and needs no library; the first is what
+            `api.schedule_jobs` takes.
+        population: schedules of a generation.
+        generations: after the first population.
+        demand: convention of `analysis.bandwidth_demand` for job tables from closed forms.
+        lb: what the LB cores of the named platforms are.
+    """
+
+    methods: tuple[str, ...]
+    demand: str
+    lb: str
+    population: int = 100
+    generations: int = 99
+
+
+_TABLE_5 = ("HEFT", *(f"{rule}-{core}" for rule in ("FCFS", "SJF") for core in ("OLB", "MET", "RR")))
+
+PRESETS = {
+    "gsharp": JobPreset(("gsharp-printed", "standard-ga-printed", *_TABLE_5), demand="per-tile", lb="LB_rs"),
+    "as-released": JobPreset(("gsharp-released", *_TABLE_5), demand="as-released", lb="LB_os"),
+}
+"""G# as its text has it (operators and rates of Section 4.2.3, 100 generations of 100 schedules of Section 5.1.5, the
+demand of Section 3.5.2), and as its release does."""
+
+
+def preset_named(name: str) -> JobPreset:
+    """A preset by its name.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if name not in PRESETS:
+        raise InputError(f"{name!r} is not known", item="preset", remedy=f"name one of {', '.join(PRESETS)}")
+    return PRESETS[name]
 
 
 def check_method(method: str, config: JobSearchConfig) -> None:
@@ -240,7 +297,8 @@ def check_method(method: str, config: JobSearchConfig) -> None:
     if method in LIBRARY_METHODS and importlib.util.find_spec("nevergrad") is None:
         remedy = "run pip install 'mohamjax[baselines]'"
         raise InputError(f"{method} needs nevergrad, which is not installed", item="method", remedy=remedy)
-    if len(config.objectives) > 1 and method in (*LEARNING_METHODS, *LIBRARY_METHODS):
+    single = (*LEARNING_METHODS, *LIBRARY_METHODS, *(name for name, own in GENETIC.items() if own.succession))
+    if len(config.objectives) > 1 and method in single:
         raise InputError(f"{method} takes one objective", item="objective", remedy="name one, or use gsharp")
 
 
@@ -286,8 +344,9 @@ def run_method(
 
     Args:
         method: of `METHODS`. `gsharp` starts from the heuristics of `SEEDS`, `gsharp-unseeded` from random schedules;
-            `gsharp-paper` has the paper's operators and rates alone and evenly drawn schedules. A2C and PPO learn from
-            batches of as many episodes as the population has schedules.
+            `gsharp-paper` has the paper's operators and rates alone and evenly drawn schedules; `gsharp-printed` and
+            `gsharp-released` besides select as the text and the release do, `standard-ga-printed` lets children
+            replace all parents. A2C and PPO learn from batches of as many episodes as the population has schedules.
         table: independent jobs behind one bandwidth.
         config: sizes, objectives and seed; default 10,000 evaluations, makespan.
         goals: weights, deadlines and targets of the jobs.

@@ -7,7 +7,7 @@ from typing import Any
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Template, as_template
-from mohamjax.unico.config import BUDGETS, CodesignConfig, unico_cap
+from mohamjax.unico.config import BUDGETS, CodesignConfig, preset_changes, unico_cap
 from mohamjax.unico.space import HardwareSpace, named_space, template_space
 
 DEFAULT_SPACE = "unico-edge"
@@ -32,11 +32,11 @@ def chosen_space(
     return named_space(DEFAULT_SPACE if space is None else space)
 
 
-def settings(space: HardwareSpace, method: str, budget: str, **changes: Any) -> CodesignConfig:
-    """Settings of a named budget; the limit on power is that of the space unless it is among the changes.
+def settings(space: HardwareSpace, method: str, budget: str, *, preset: str = "ours", **changes: Any) -> CodesignConfig:
+    """Settings of a named budget and preset; the limit on power is that of the space unless it is among the changes.
 
     Raises:
-        InputError: unknown budget, or a setting that is none.
+        InputError: unknown budget or preset, or a setting that is none.
     """
     if budget not in BUDGETS:
         raise InputError(
@@ -46,5 +46,7 @@ def settings(space: HardwareSpace, method: str, budget: str, **changes: Any) -> 
     for name in changes:
         if name not in known:
             raise InputError("is not known", item=f"setting {name!r}", remedy=f"known are {', '.join(sorted(known))}")
-    changes = {"power_cap_W": unico_cap(space.name), **BUDGETS[budget], **changes}
+    changes = {
+        "power_cap_W": unico_cap(space.name), **BUDGETS[budget], **preset_changes(preset, method), **changes
+    }  # fmt: skip
     return CodesignConfig(method=method, budget=budget, **changes)

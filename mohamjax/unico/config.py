@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from mohamjax.errors import InputError
 from mohamjax.unico.fidelity import RULES
@@ -49,6 +50,9 @@ class CodesignConfig:
         aimed: share of the points that the surrogate proposes in `unico` which aim at the design nearest to the ideal
             (`acquisition.approach`). Above 0, the nearest on linear and on logarithmic axes are also the first to have
             the full budget.
+        extras: `finish` and `aimed` count for the methods that `unico` is compared with too, as far as they can: points
+            of the front of `mobohb` are finished, and shares of the points of `mobohb`, `hasco` and `hasco-r` aim.
+            (Those of `hasco` have the full budget anyway.)
         score: one of `SCORES`.
         area: a key of `halving.AREAS`.
         population: mappings of a generation of a lane.
@@ -80,6 +84,7 @@ class CodesignConfig:
     robust: bool = True
     acquisition: str = "qhvi"
     aimed: float = 0.25
+    extras: bool = False
     score: str = "parego"
     area: str = "above_terminal"
     population: int = 16
@@ -128,6 +133,19 @@ class CodesignConfig:
         return self.first << (self.rounds - 1)
 
     @property
+    def finished(self) -> float:
+        """Share of the evaluations by which points of the front are finished under this method."""
+        return self.finish if self.rationed and self._has_extras("unico", "mobohb") else 0.0
+
+    @property
+    def aims(self) -> float:
+        """Share of the points that aim at the design nearest to the ideal under this method."""
+        return self.aimed if self._has_extras("unico", "hasco", "hasco-r", "mobohb") else 0.0
+
+    def _has_extras(self, own: str, *others: str) -> bool:
+        return self.method == own or (self.extras and self.method in others)
+
+    @property
     def total_cost(self) -> int:
         """Hardware points times generations that a search may spend."""
         return self.iterations * self.bracket.cost
@@ -145,6 +163,33 @@ BUDGETS = {
     "full": {"lanes": 32, "first": 4, "rounds": 5, "iterations": 13},
 }
 """Sizes of the named budgets."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "unico": {"finish": 0.0, "aimed": 0.0, "objective": "latency", "score": "latency"},
+    "same-extras": {"extras": True},
+}
+"""`ours`: the defaults. `unico`: as the paper has it, no point finished and none aimed; mapping searches minimise
+latency, and brackets compare their curves by it (Section 3.1). `same-extras`: what we add to UNICO, its rivals have."""
+
+
+def preset_changes(preset: str, method: str) -> dict[str, Any]:
+    """Settings of a preset that differ from the defaults.
+
+    Args:
+        preset: of `PRESETS`.
+        method: under `unico` the method of that name picks by `mesmo`; the rivals keep their own acquisition.
+
+    Raises:
+        InputError: there is no such preset.
+    """
+    if preset not in PRESETS:
+        raise InputError(
+            f"unknown preset {preset!r}", item="the argument `preset`", remedy=f"use one of {', '.join(PRESETS)}"
+        )
+    picks = {"acquisition": "mesmo"} if (preset, method) == ("unico", "unico") else {}
+    return PRESETS[preset] | picks
+
 
 _CAPS = {"unico-edge": 2.0, "unico-cloud": 20.0}
 

@@ -220,14 +220,14 @@ def by_surrogate(
         certain = gp.probability_below(surrogate, features, float(np.log(config.power_cap_W)), objective=1)
     candidates = acquisition.Candidates(features, there, certain)
     front = history.front(config.power_cap_W)
-    aimed = round(config.aimed * size) if config.method == "unico" and len(front) else 0
+    aimed = aimed_points(config, batch, size, size) if len(front) else 0
     first = np.zeros(0, int)
     if aimed:
         pick_key, near_key = jax.random.split(pick_key)
         ideal = _known_ideal(values[history.within(config.power_cap_W), : len(OBJECTIVES)])
         near = acquisition.approach(near_key, surrogate, candidates, ideal, count=aimed)
         # A candidate that is not expected to come nearer is left to the other rule.
-        first = np.asarray(near.index)[np.asarray(near.gain) > 0][: round(config.aimed * number)]
+        first = np.asarray(near.index)[np.asarray(near.gain) > 0][: aimed_points(config, batch, number, size)]
         candidates = dataclasses.replace(candidates, mask=there & ~np.isin(np.arange(most), first))
     known = values[rows]
     if config.acquisition == "mesmo":
@@ -241,6 +241,20 @@ def by_surrogate(
     mean, variance = (np.asarray(v, float)[index] for v in gp.predict(surrogate, features))
     predicted = np.stack([mean, np.sqrt(variance)], axis=1)[:, :, : len(OBJECTIVES)]
     return Proposal(pool[index], predicted, jax.device_get(surrogate.hyper))
+
+
+def aimed_points(config: CodesignConfig, batch: int, number: int, size: int) -> int:
+    """How many of so many points of a batch aim at the ideal.
+
+    Args:
+        config: settings; `aims` is the share.
+        batch: its number.
+        number: points of the batch.
+        size: points of a full batch; where that is one, the point of one in so many batches aims.
+    """
+    if size > 1:
+        return round(config.aims * number)
+    return int(config.aims * (batch + 1)) - int(config.aims * batch)
 
 
 # ---------------------------------------------------------------- baselines
@@ -312,22 +326,30 @@ def by_density(history: History, space: HardwareSpace, config: CodesignConfig, b
     """MOBOHB: candidates for which the density of good rows is high against that of the others.
 
     Every point of the batch has random weights of its own, under which ParEGO's scalar parts the rows into the best
-    15 % and the rest; densities are products of normal kernels over the coordinates.
+    15 % and the rest; densities are products of normal kernels over the coordinates. With `CodesignConfig.extras` the
+    first of the batch aim: in the place of the scalar stands the distance from the ideal, on linear and on logarithmic
+    axes by turns.
     """
     generator = _generator(config, batch)
-    valid = np.flatnonzero(history.valid)
+    last = np.zeros(len(history), bool)  # a point that was finished counts as it is now
+    last[len(history) - 1 - np.unique(history["index"][::-1], return_index=True)[1]] = True
+    valid = np.flatnonzero(history.valid & last)
     if len(valid) < 4:
         return by_chance(history, space, config, batch, number)
-    values = np.log(history.objectives[valid])
+    measured = history.objectives[valid]
+    values = np.log(measured)
     values = (values - values.min(axis=0)) / np.maximum(np.ptp(values, axis=0), 1e-12)
     late = np.where(history.within(config.power_cap_W)[valid], 0.0, 1e3)
     x = space.encode(history["index"][valid]).astype(float)
     pool = random_points(generator, space, history["index"], config.pool)
     z, taken = space.encode(pool).astype(float), np.zeros(len(pool), bool)
     out = []
-    for _ in range(min(number, len(pool))):
+    aimed = aimed_points(config, batch, number, config.lanes)
+    for k in range(min(number, len(pool))):
         weights = jnp.asarray(generator.dirichlet(np.ones(values.shape[1])))
         scalar = np.asarray(fidelity.parego(values, weights)) + late
+        if k < aimed:
+            scalar = distance_to_ideal(measured, Axes.of(measured, log=k % 2 == 1)) + late
         order = np.argsort(scalar, kind="stable")
         good = max(2, round(_GOOD * len(order)))
         gain = _log_density(z, x[order[:good]]) - _log_density(z, x[order[good:]])

@@ -284,7 +284,7 @@ class HardwareSearch:
     def _unfinished(self) -> np.ndarray:
         """Points of the front to give the full budget, where it is time for that and there is enough left."""
         config, history = self.config, self.history
-        if config.method != "unico" or not config.rationed or not config.finish:
+        if not config.finished:
             return np.zeros(0, np.int64)
         full = set(history["index"][history["generations"] == config.generations].tolist())
         whole = len(np.unique(history["index"])) >= self.problem.space.size
@@ -301,7 +301,7 @@ class HardwareSearch:
             return np.zeros(0, np.int64)
         rows = [
             i
-            for i in worth_finishing(history, config.power_cap_W, aimed=config.aimed > 0)
+            for i in worth_finishing(history, config.power_cap_W, aimed=config.aims > 0)
             if int(history["index"][i]) not in full
         ]
         return history["index"][rows[:most]]

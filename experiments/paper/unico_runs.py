@@ -8,6 +8,7 @@ since is done again, and the last line of a key counts. Half a line, left by a s
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import functools
 import hashlib
@@ -17,24 +18,23 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import graphs
 import jax
 import numpy as np
-from lines import Lines
+from exhibits import Lines
 
-from mohamjax.folders import cache_folder
+from mohamjax.dims import DIMS
 from mohamjax.runtime.struct import plain
 from mohamjax.unico.bracket import MappingSearch, measured
 from mohamjax.unico.choices import settings
-from mohamjax.unico.config import CodesignConfig
+from mohamjax.unico.config import CodesignConfig, preset_changes
 from mohamjax.unico.lanes import LaneConfig, lane_problem, wires_room
 from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.results import modelled_time
 from mohamjax.unico.search import CodesignResult, HardwareSearch
 from mohamjax.unico.space import HardwareSpace, named_space
-from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
-WORKLOADS = pathlib.Path(__file__).resolve().parents[2] / "shared" / "workloads"
+LAYERS = pathlib.Path(__file__).resolve().parents[1] / "data" / "unico_layers.csv"
 
 SINGLE = (
     "bert_base_128", "mobilenet_v1_224", "resnet50", "srgan_generator", "unet_572", "vit_b16", "xception_299",
@@ -62,6 +62,10 @@ as 2 W in the paper's setting; and 2 W under power and area fitted to the paper'
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")},
+    "unico-printed": ("unico", preset_changes("unico", "unico")),
+    "hasco-latency": ("hasco", preset_changes("unico", "hasco")),
+    "hasco-aimed": ("hasco", preset_changes("same-extras", "hasco")),
+    "mobohb-extras": ("mobohb", preset_changes("same-extras", "mobohb")),
     "unico-no-R": ("unico", {"robust": False}),
     "unico-mesmo": ("unico", {"acquisition": "mesmo"}),
     "unico-even": ("unico", {"aimed": 0.0}),
@@ -74,7 +78,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         if (halving, rule) != ("msh", "uul")  # that is UNICO
     },
 }
-"""Methods, and UNICO with other parts: a halving and a rule of what trains the surrogate."""
+"""Methods; UNICO as printed and HASCO with the mapping searches of that; HASCO and MOBOHB with the extras of our UNICO;
+and UNICO with other parts: a halving and a rule of what trains the surrogate."""
+
+_SINCE = {"extras": False}
+"""Settings that are newer than lines which are kept, with what those had."""
 
 
 def small_application() -> ApplicationModel:
@@ -93,10 +101,29 @@ def application(workload: str) -> ApplicationModel:
     """The networks of a workload, named with `+` between them; `small` has four layers."""
     if workload == "small":
         return small_application()
-    drawn = cache_folder("graphs")
-    return load_scenario(
-        [graphs.written(n, drawn) if n in graphs.NETWORKS else WORKLOADS / f"{n}.onnx" for n in workload.split("+")]
-    )
+    return ApplicationModel(workload, tuple(_network(name) for name in workload.split("+")))
+
+
+def _network(name: str) -> Network:
+    """A network of `data/unico_layers.csv`: its unique layers in the order that they come in, as often as they do.
+
+    What a hardware search knows of a network is which layers it has and how often.
+
+    Raises:
+        SystemExit: there is none of that name.
+    """
+    layers = []
+    with open(LAYERS) as stream:
+        for row in csv.DictReader(stream):
+            if row["workload"] != name:
+                continue
+            stride, dilation = ((int(row[f"{kind}_h"]), int(row[f"{kind}_w"])) for kind in ("stride", "dilation"))
+            shape = WorkloadShape(*(int(row[d]) for d in DIMS), stride=stride, dilation=dilation)
+            for _ in range(int(row["count"])):
+                layers.append(Layer(f"layer{len(layers)}", row["type"], row["type"], shape))
+    if not layers:
+        raise SystemExit(f"no network {name} in {LAYERS}")
+    return Network(name, tuple(layers))
 
 
 # ---------------------------------------------------------------- searches that were run
@@ -206,7 +233,8 @@ class Runs:
         config: CodesignConfig,
     ) -> Run | None:
         """The search of a key: from its line where that tells of the same settings, defaults included."""
-        mark = hashlib.sha256(json.dumps(plain(config), sort_keys=True, default=str).encode()).hexdigest()[:12]
+        told = {k: v for k, v in dataclasses.asdict(config).items() if k not in _SINCE or v != _SINCE[k]}
+        mark = hashlib.sha256(json.dumps(plain(told), sort_keys=True, default=str).encode()).hexdigest()[:12]
         row = self._known.get(key)
         if row is not None and row["settings"] == mark:
             return Run.of(row)

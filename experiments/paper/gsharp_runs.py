@@ -1,0 +1,259 @@
+"""Searches of `gsharp.py`: a case, what every method reaches on it, and a line for each run.
+
+All searches of a table have as many evaluations: 100 generations of 100 schedules, as the paper has (our own default
+method breeds 200 generations of 50). Genetic methods run all seeds side by side, as islands of one program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import gsharp_cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from exhibits import Study
+
+from mohamjax.jobs import (
+    HEURISTICS,
+    JobSearchConfig,
+    Plan,
+    evaluate_plans,
+    genes_of,
+    job_bound,
+    job_problem,
+    run_heuristic,
+    run_method,
+    search_islands,
+    seed_plans,
+)
+from mohamjax.jobs.platform import JobBatch, named_platform, platform_table
+from mohamjax.jobs.scheduler import GENETIC, GeneticMethod
+from mohamjax.jobs.shared_link import priority_order
+from mohamjax.jobs.table import JobTable
+
+T = TypeVar("T")
+
+CLASSES = ("vision", "lang", "recom", "mix")
+LABELS = {"vision": "Vision", "lang": "Lang", "recom": "Recom", "mix": "Mix", "random": "Random"}
+SETTINGS = ("S1", "S2", "S3", "S4", "S5", "S6")
+
+TABLE_5 = tuple(f"{rule}-{core}" for rule in ("FCFS", "SJF", "random") for core in ("OLB", "MET", "RR", "random"))
+"""The combinations of two heuristics in Table 5."""
+BLIND = tuple(name for name in TABLE_5 if name.endswith(("OLB", "RR", "random")))
+"""Those that choose a core without looking at what a job takes there."""
+GREEDY = (*(name for name in TABLE_5 if name not in BLIND), "HEFT")
+"""Those that look."""
+OWN_HEURISTICS = ("LPT-EFT",)
+LIBRARY = (
+    "DE", "PSO-printed", "TBPSA-printed", "(1+1)-ES", "Halton", "Hammersley", "CLHS", "portfolio-printed", "CMA-ES",
+)  # fmt: skip
+"""Table 5's optimisers as it prints them; DE and CMA-ES have its settings by the library's defaults."""
+LEARNED = ("A2C", "PPO")
+PUBLISHED = ("gsharp-printed", "gsharp-released", "standard-ga-printed")
+OURS = ("gsharp",)
+
+ACCELERATORS = 16  # cores after padding: one program for all settings
+RANDOM_SHARE = 0.5  # of the jobs of random shapes; the paper prints no range
+ELEMENT_BUFFER = 1024  # bytes, Section 5.5
+
+
+def fullest(setting: str) -> int:
+    """The most bandwidth of a platform in the paper [bytes per cycle]."""
+    return gsharp_cases.bandwidths(setting)[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Jobs on a platform.
+
+    Attributes:
+        batch: of `gsharp_batches.csv`; `random0` is `mix0` with layers of random shapes.
+        setting: of Table 4.
+        bandwidth: bytes per cycle.
+        demand: convention of `analysis.bandwidth_demand`.
+        flexible: arrays of free shape whose elements hold 1 KB (Section 5.5).
+    """
+
+    batch: str
+    setting: str
+    bandwidth: int
+    demand: str = "as-released"
+    flexible: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.batch} {self.setting} at {self.bandwidth}"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What its lines begin with."""
+        arrays = "flexible" if self.flexible else "fixed"
+        return self.batch, self.setting, str(self.bandwidth), self.demand, arrays
+
+    def jobs(self) -> JobBatch:
+        """The batch."""
+        if self.batch.startswith("random"):
+            number = self.batch.removeprefix("random")
+            return gsharp_cases.named_batch(f"mix{number}").reshaped(RANDOM_SHARE, int(number))
+        return gsharp_cases.named_batch(self.batch)
+
+    def table(self, most: int | None = None) -> JobTable:
+        """The job table, of the first `most` jobs."""
+        return _table(self, most)
+
+
+@functools.cache
+def _table(case: Case, most: int | None) -> JobTable:
+    batch = case.jobs()
+    held = ELEMENT_BUFFER if case.flexible else None
+    platform = named_platform(case.setting, flexible=case.flexible, element_buffer=held)
+    return platform_table(batch.names[:most], batch.shapes[:most], platform, case.bandwidth, demand=case.demand)
+
+
+def stacked(trees: Sequence[T]) -> T:
+    """Trees as one with a leading axis."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def searched(
+    tables: Sequence[JobTable],
+    method: GeneticMethod,
+    config: JobSearchConfig,
+    given: Sequence[Sequence[Plan]] | None = None,
+    targets: Sequence[Sequence[int]] | None = None,
+) -> tuple[list[Plan], np.ndarray]:
+    """A genetic search of several tables of as many jobs side by side.
+
+    Args:
+        tables: I of them, with repeats where several seeds are wanted: every island has its own random numbers.
+        method: what searches.
+        config: sizes and one objective; its seed is that of all islands.
+        given: first schedules of each, as many for all; None for those of the method.
+        targets: places at which the jobs should end, for each table; None for the order of the table.
+
+    Returns:
+        The best plans, and the least value after every generation `[I, G + 1]`.
+    """
+    jobs = len(tables[0].jobs)
+    wanted = [None] * len(tables) if targets is None else targets
+    problems = [job_problem(t, accelerators=ACCELERATORS, target=w) for t, w in zip(tables, wanted, strict=True)]
+    if given is None and method.seeded:
+        given = [seed_plans(table)[: config.population] for table in tables]
+    archive, best = search_islands(
+        jax.random.key(config.seed),
+        stacked(problems),
+        config,
+        rates=method.rates,
+        seeds=None if given is None else stacked([genes_of(plans, jobs) for plans in given]),
+        problem=method.make(config.objectives),
+        succession=method.succession,
+    )
+    slot = np.asarray(archive.objectives[..., 0]).argmin(axis=1)
+    where, priority = np.asarray(archive.genes.accelerator), np.asarray(archive.genes.priority)
+    plans = []
+    for i, s in enumerate(slot):
+        plan = Plan(where[i, s][:jobs], np.asarray(priority_order(jnp.asarray(priority[i, s][:jobs]))))
+        plans.append(plan)
+    return plans, np.asarray(best)[:, :, 0].T
+
+
+def makespans(tables: Sequence[JobTable], plans: Sequence[Plan]) -> np.ndarray:
+    """`[I]` float64, the makespan of a plan of each table."""
+    return np.asarray([evaluate_plans(t, [p])[0]["makespan"] for t, p in zip(tables, plans, strict=True)])
+
+
+def converged(history: Sequence[tuple[int, float]]) -> int:
+    """Evaluations after which a search was within 1 % of where it ended."""
+    return next(n for n, value in history if value <= 1.01 * history[-1][1])
+
+
+COLUMNS = (
+    "batch", "setting", "bandwidth", "demand", "arrays", "method", "seed", "makespan", "evaluations", "converged",
+    "seconds",
+)  # fmt: skip
+
+
+class Searches:
+    """What methods reach on cases, from lines where they are there."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.kept = study.kept("searches", COLUMNS, 7)
+        self.most = study.pick(12, None, None)  # jobs of a batch
+
+    def config(self, method: str, seed: int = 0) -> JobSearchConfig:
+        """Sizes of a search; of all methods as many evaluations."""
+        population, generations = self.study.pick((8, 4), (100, 100), (100, 100))
+        if method in OURS:
+            population, generations = population // 2, generations * 2
+        return JobSearchConfig(population=population, generations=generations - 1, seed=seed)
+
+    def table(self, case: Case) -> JobTable:
+        """The jobs of a case, few of them in the tier `ci`."""
+        return case.table(self.most)
+
+    def bound(self, case: Case) -> float:
+        """Lower bound of the makespan [cycles]."""
+        row = self.kept.get(*case.key, "bound", 0, run=lambda: self._row(job_bound(self.table(case)).best))
+        return float(row["makespan"]) if row else float("nan")
+
+    def values(self, case: Case, method: str) -> list[float]:
+        """Makespans [cycles] of all seeds that there are lines of."""
+        return [float(row["makespan"]) for row in self.rows(case, method)]
+
+    def median(self, case: Case, method: str) -> float:
+        """Median over the seeds [cycles]; NaN where there is no line."""
+        found = self.values(case, method)
+        return float(np.median(found)) if found else float("nan")
+
+    def rows(self, case: Case, method: str) -> list[dict[str, str]]:
+        """Lines of all seeds."""
+        slow = method in (*LIBRARY, *LEARNED)
+        count = self.study.pick(1, 1, self.study.seeds) if slow else self.study.seeds
+        if method in HEURISTICS and not method.startswith("random") and not method.endswith("random"):
+            count = 1
+        whole = functools.cache(lambda: self._islands(case, method, count))
+
+        def run(seed: int) -> Mapping[str, object]:
+            if method in GENETIC:
+                return whole()[seed]
+            if method in HEURISTICS:
+                table = self.table(case)
+                return self._row(makespans([table], [run_heuristic(method, table, seed)])[0], 1)
+            began = time.perf_counter()
+            best = run_method(method, self.table(case), self.config(method, seed)).best
+            spent = time.perf_counter() - began
+            return self._row(best.objectives["makespan"], best.evaluations, converged(best.history), spent)
+
+        found = [self.kept.get(*case.key, method, seed, run=functools.partial(run, seed)) for seed in range(count)]
+        return [row for row in found if row is not None]
+
+    def _islands(self, case: Case, method: str, seeds: int) -> list[dict[str, object]]:
+        config, table = self.config(method), self.table(case)
+        began = time.perf_counter()
+        plans, best = searched([table] * seeds, GENETIC[method], config)
+        spent = (time.perf_counter() - began) / seeds
+        counts = config.population * np.arange(1, config.generations + 2)
+        after = [converged(list(zip(counts.tolist(), row.tolist(), strict=True))) for row in best]
+        # The best of the seeding heuristics, in double precision, is among what our own method reports.
+        given = (
+            makespans([table] * len(seed_plans(table)), seed_plans(table)).min() if GENETIC[method].seeded else np.inf
+        )
+        values = np.minimum(makespans([table] * seeds, plans), given)
+        return [self._row(v, config.evaluations, n, spent) for v, n in zip(values, after, strict=True)]
+
+    def _row(self, makespan: float, evaluations: int = 0, within: int = 0, seconds: float = 0.0) -> dict[str, object]:
+        return {
+            "makespan": repr(float(makespan)), "evaluations": evaluations, "converged": within,
+            "seconds": f"{seconds:.2f}",
+        }  # fmt: skip
+
+
+def mean_ratio(values: npt.ArrayLike) -> float:
+    """Geometric mean."""
+    return float(np.exp(np.mean(np.log(np.asarray(values, float)))))

@@ -1,0 +1,167 @@
+"""Genetic algorithms whose children replace their parents: G# as its text and its release select, and a standard one.
+
+The other genetic methods run on the shared loop, where the best of parents and children live on. Here a generation is
+made of children but for a few elites, as in the papers: a schedule that no elite place is left for is lost, however
+good. One objective.
+
+Axes: P schedules, E elites, J jobs, G generations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from mohamjax import emo
+from mohamjax.emo.loop import Problem
+from mohamjax.jobs.genetic import JobRates
+from mohamjax.jobs.job_problem import JobGenes, JobProblem
+from mohamjax.runtime.struct import take
+
+Carried: TypeAlias = tuple[JobGenes, jax.Array, JobGenes, jax.Array]
+"""Genes and values of a generation, the best schedule so far and its value."""
+
+DRAWS = ("even", "roulette", "tournament")
+
+
+@dataclasses.dataclass(frozen=True)
+class Succession:
+    """How a generation follows from the one before; static.
+
+    Attributes:
+        elites: share of the population, its best, that live on unchanged.
+        parents: share of the population, its best, that parents are drawn from.
+        draw: how they are drawn, with replacement: `even`; `roulette`, by how much shorter a makespan is than the
+            longest among the parents, plus one; or `tournament`, the better of two that are drawn evenly.
+    """
+
+    elites: float = 0.05
+    parents: float = 0.1
+    draw: str = "even"
+
+    def __post_init__(self) -> None:
+        """Checks the values; raises ValueError."""
+        if self.draw not in DRAWS:
+            raise ValueError(f"draw is {self.draw!r}, expected one of {', '.join(DRAWS)}")
+        if not (0 <= self.elites < 1 and 0 < self.parents <= 1):
+            raise ValueError(f"elites {self.elites:g} and parents {self.parents:g} are no shares of a population")
+
+
+PRINTED = Succession()
+"""G#'s text: the schedules of the highest fitness are the parents (Sections 3.4 and 4.2.1), drawn evenly. The elite
+ratio was tuned and is not printed (Section 4.2.4); both shares are those of the release."""
+
+RELEASED = Succession(draw="roulette")
+"""G#'s release: 5 % elites, parents from the best 10 % by roulette."""
+
+TEXTBOOK = Succession(elites=0.0, parents=1.0, draw="tournament")
+"""A standard genetic algorithm: no elites, binary tournaments. Table 5 prints its two rates alone."""
+
+
+def _parents(key: jax.Array, values: jax.Array, succession: Succession, number: int) -> jax.Array:
+    """`[number]` int32, places of parents among P schedules that are sorted by rising value; the key is consumed."""
+    pool = max(2, round(succession.parents * len(values)))
+    if succession.draw == "even":
+        return jax.random.randint(key, (number,), 0, pool)
+    if succession.draw == "tournament":
+        return jnp.min(jax.random.randint(key, (2, number), 0, pool), axis=0)
+    share = jnp.cumsum(values[pool - 1] - values[:pool] + 1)
+    drawn = jax.random.uniform(key, (number,)) * share[-1]
+    return jnp.minimum(jnp.searchsorted(share, drawn, side="right"), pool - 1)
+
+
+def succeed(
+    key: jax.Array,
+    genes: JobGenes,
+    values: jax.Array,
+    context: JobProblem,
+    rates: JobRates,
+    *,
+    problem: Problem,
+    succession: Succession,
+) -> JobGenes:
+    """The next generation: elites first, then children of pairs of parents. Not jitted; callers vmap.
+
+    Args:
+        key: typed key, consumed.
+        genes: `[P, J]`.
+        values: `[P]` float, what is minimised.
+        context: what the genes schedule.
+        rates: probabilities of the operators.
+        problem: whose `vary` makes two children of two parents.
+        succession: static.
+
+    Returns:
+        Genes `[P, J]`.
+    """
+    size = len(values)
+    elites = round(succession.elites * size)
+    pairs = -(-(size - elites) // 2)
+    order = jnp.argsort(values)
+    ranked = take(genes, order)
+    draw_key, vary_key = jax.random.split(key)
+    chosen = _parents(draw_key, values[order], succession, 2 * pairs).reshape(2, pairs)
+    one, two = jax.vmap(lambda key, a, b: problem.vary(key, a, b, context, rates))(
+        jax.random.split(vary_key, pairs), take(ranked, chosen[0]), take(ranked, chosen[1])
+    )
+    return jax.tree.map(lambda best, a, b: jnp.concatenate([best[:elites], a, b])[:size], ranked, one, two)
+
+
+def generational(
+    key: jax.Array,
+    context: JobProblem,
+    seeds: JobGenes | None,
+    rates: JobRates,
+    *,
+    problem: Problem,
+    succession: Succession,
+    sizes: tuple[int, int],
+) -> tuple[emo.Archive[JobGenes], jax.Array]:
+    """A whole search. Not jitted; callers vmap.
+
+    Elites are evaluated again with their generation, as in the release, so that G generations after the first cost
+    `P (G + 1)` evaluations.
+
+    Args:
+        key: typed key, consumed.
+        context: what is scheduled.
+        seeds: genes `[K, J]`, K <= P, that take places in the first population, or None.
+        rates: probabilities of the operators.
+        problem: what is searched, for one objective.
+        succession: static.
+        sizes: P and G, static.
+
+    Returns:
+        The best schedule of all generations as an archive of one slot, and the least value up to each `[G + 1, 1]`.
+    """
+    size, generations = sizes
+    first = problem.random(jax.random.split(jax.random.fold_in(key, 0), size), context)
+    if seeds is not None:
+        first = jax.tree.map(lambda own, given: own.at[: len(given)].set(given), first, seeds)
+
+    def evaluated(genes: JobGenes, best: JobGenes, least: jax.Array) -> Carried:
+        values = problem.evaluate(genes, context)[:, 0]
+        place = jnp.argmin(values)
+        better = values[place] < least
+        best = jax.tree.map(lambda new, old: jnp.where(better, new[place], old), genes, best)
+        return genes, values, best, jnp.where(better, values[place], least)
+
+    def generation(carried: Carried, number: jax.Array) -> tuple[Carried, jax.Array]:
+        genes, values, best, least = carried
+        own = jax.random.fold_in(key, number)
+        genes = succeed(own, genes, values, context, rates, problem=problem, succession=succession)
+        carried = evaluated(genes, best, least)
+        return carried, carried[3]
+
+    begun = evaluated(first, take(first, 0), jnp.asarray(jnp.inf, context.duration.dtype))
+    (_, _, best, least), after = jax.lax.scan(generation, begun, jnp.arange(1, generations + 1))
+    archive = emo.Archive(
+        genes=jax.tree.map(lambda leaf: leaf[None], best),
+        objectives=least[None, None],
+        valid=jnp.ones(1, bool),
+        thinned=jnp.int32(0),
+    )
+    return archive, jnp.concatenate([begun[3][None], after])[:, None]

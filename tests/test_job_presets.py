@@ -1,0 +1,250 @@
+"""G# and the standard genetic algorithm as published: succession, operators of the release, presets."""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import yaml
+from test_job_baselines import TABLE
+
+import mohamjax as mj
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.io.jobs import write_job_table
+from mohamjax.jobs import PRESETS, JobGoals, JobRates, JobSearchConfig, Succession, job_bound, run_method
+from mohamjax.jobs.generational import PRINTED, RELEASED, TEXTBOOK, _parents, succeed
+from mohamjax.jobs.genetic import PAPER_RATES, RELEASED_RATES, gsharp_problem, random_genes, released_vary
+from mohamjax.jobs.scheduler import GENETIC
+
+PROBLEM = JobGoals().problem(TABLE)
+SIZE = 20
+PUBLISHED = ("gsharp-printed", "gsharp-released", "standard-ga-printed")
+
+
+@functools.cache
+def population():
+    """Random schedules `[SIZE, J]` and their makespans, all different."""
+    genes = jax.vmap(lambda key: random_genes(key, PROBLEM))(jax.random.split(jax.random.key(0), SIZE))
+    values = gsharp_problem(("makespan",)).evaluate(genes, PROBLEM)[:, 0]
+    assert len(np.unique(values)) == SIZE
+    return genes, values
+
+
+def rows(genes):
+    """Schedules as tuples, to be found again."""
+    flat = np.concatenate([np.asarray(genes.accelerator, float), np.asarray(genes.priority, float)], axis=1)
+    return [tuple(row) for row in flat.tolist()]
+
+
+# ---------------------------------------------------------------- succession
+
+
+@pytest.mark.parametrize("succession", [PRINTED, RELEASED, TEXTBOOK, Succession(0.2, 0.35, "even")])
+def test_elites_live_on_and_parents_are_of_the_best(succession):
+    """With an operator that hands parents on unchanged, a generation is elites, then members of the pool."""
+    genes, values = population()
+    same = dataclasses.replace(gsharp_problem(("makespan",)), vary=lambda key, a, b, problem, rates: (a, b))
+    following = succeed(jax.random.key(1), genes, values, PROBLEM, PAPER_RATES, problem=same, succession=succession)
+    assert following.accelerator.shape == (SIZE, 24)
+    order = np.argsort(values)
+    ranked = [rows(genes)[i] for i in order]
+    elites, pool = round(succession.elites * SIZE), max(2, round(succession.parents * SIZE))
+    assert rows(following)[:elites] == ranked[:elites]
+    assert set(rows(following)[elites:]) <= set(ranked[:pool])
+    # By roulette the best of two is drawn nearly always, so much shorter is it.
+    assert len(set(rows(following)[elites:])) > 1 or succession.draw == "roulette"
+
+
+def test_how_parents_are_drawn():
+    """Frequencies of 40,000 draws against what each way says."""
+    values = jnp.asarray([1.0, 2.0, 4.0, 9.0, 50.0, 60.0])
+    number = 40_000
+
+    def shares(succession):
+        drawn = np.asarray(_parents(jax.random.key(2), values, succession, number))
+        return np.bincount(drawn, minlength=6) / number
+
+    np.testing.assert_allclose(shares(Succession(0, 4 / 6, "even")), [1 / 4] * 4 + [0, 0], atol=0.01)
+    weights = np.asarray([9, 8, 6, 1])  # the longest among the parents, less the own, plus one
+    np.testing.assert_allclose(shares(Succession(0, 4 / 6, "roulette")), [*(weights / 24), 0, 0], atol=0.01)
+    twice = [(11 - 2 * k) / 36 for k in range(6)]  # the better of two
+    np.testing.assert_allclose(shares(Succession(0, 1, "tournament")), twice, atol=0.01)
+
+
+def test_what_is_no_succession():
+    with pytest.raises(ValueError, match="draw is 'best'"):
+        Succession(draw="best")
+    for elites, parents in ((1.0, 0.1), (-0.1, 0.1), (0.1, 0.0), (0.1, 1.1)):
+        with pytest.raises(ValueError, match="no shares"):
+            Succession(elites, parents)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", PUBLISHED)
+def test_searches_as_published(method):
+    config = JobSearchConfig(population=16, generations=29, seed=1)
+    found, again = (run_method(method, TABLE, config).best for _ in range(2))
+    assert found.objectives == again.objectives and found.evaluations == 480 == found.history[-1][0]
+    best = [value for _, value in found.history]
+    assert len(best) == 30 and best == sorted(best, reverse=True)
+    assert found.objectives["makespan"] == pytest.approx(best[-1], rel=1e-5)
+    assert job_bound(TABLE).best * (1 - 1e-9) <= found.objectives["makespan"] < best[0]
+    assert np.isfinite(TABLE.duration[np.arange(24), found.plan.accelerator]).all()
+    # A schedule that is given is in the first population.
+    started = run_method(method, TABLE, config, given=[found.plan]).best
+    assert started.history[0][1] <= best[-1] * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("method", PUBLISHED)
+def test_they_take_one_objective(method):
+    with pytest.raises(InputError, match=f"{method} takes one objective"):
+        run_method(method, TABLE, JobSearchConfig(objectives=("makespan", "energy")))
+
+
+# ---------------------------------------------------------------- the release's operators
+
+
+def children(key, **rates):
+    """Father, mother and their two children under some rates, the others being 0."""
+    genes, _ = population()
+    father, mother = (jax.tree.map(lambda leaf, i=i: leaf[i], genes) for i in (3, 4))
+    none = {f.name: 0.0 for f in dataclasses.fields(JobRates)}
+    pair = released_vary(jax.random.key(key), mother, father, PROBLEM, JobRates(**{**none, **rates}))
+    return father, mother, *pair
+
+
+def changed(a, b):
+    """Jobs of whose genes two schedules differ: of the accelerators, and of the priorities."""
+    pairs = ((np.asarray(getattr(x, name)) for x in (a, b)) for name in ("accelerator", "priority"))
+    return tuple(np.flatnonzero(one != two) for one, two in pairs)
+
+
+def test_the_releases_crossover_gen_changes_one_child():
+    genomes = set()
+    for key in range(12):
+        father, mother, one, two = children(key, crossover_gen=1.0)
+        assert all(len(part) == 0 for part in changed(two, mother))
+        where, when = changed(one, father)
+        assert not (len(where) and len(when))
+        for name, part in (("accelerator", where), ("priority", when)):
+            if len(part):
+                genomes.add(name)
+                pivot = part[0]
+                assert np.array_equal(np.asarray(getattr(one, name))[pivot:], np.asarray(getattr(mother, name))[pivot:])
+    assert genomes == {"accelerator", "priority"}
+
+
+def test_the_releases_crossover_rg_makes_equal_children():
+    for key in range(6):
+        father, mother, one, two = children(key, crossover_rg=1.0)
+        assert all(len(part) == 0 for part in changed(one, two))
+        behind = np.concatenate(changed(one, father))
+        if len(behind):
+            cut = behind.min()
+            for name in ("accelerator", "priority"):
+                assert np.array_equal(np.asarray(getattr(one, name))[cut:], np.asarray(getattr(mother, name))[cut:])
+
+
+def test_the_releases_crossover_accel_hands_on_one_accelerator():
+    father, mother, one, two = children(1, crossover_accel=1.0)
+    assert all(len(part) == 0 for part in changed(two, mother))
+    theirs, own = (np.asarray(x.accelerator) for x in (mother, one))
+    when, now = (np.asarray(x.priority) for x in (mother, one))
+    mine = [theirs == core for core in range(4)]
+    handed = [core for core in range(4) if (own[mine[core]] == core).all() and (now == when)[mine[core]].all()]
+    assert handed and any(len(part) for part in changed(one, father))
+
+
+def test_nothing_happens_at_rates_of_zero():
+    father, mother, one, two = children(0)
+    assert all(len(part) == 0 for part in (*changed(one, father), *changed(two, mother)))
+
+
+def test_rates_as_printed_and_as_released():
+    printed, released, standard = (GENETIC[name] for name in PUBLISHED)
+    rates = [(r.mutation, r.crossover_gen, r.crossover_rg, r.crossover_accel) for r in (printed.rates, released.rates)]
+    assert rates == [(0.05, 0.9, 0.05, 0.05), (0.05, 0.9, 0.1, 0.1)] and released.rates is RELEASED_RATES
+    assert (standard.rates.mutation, standard.rates.crossover_gen) == (0.1, 0.1)
+    assert not printed.seeded and not released.seeded and not standard.seeded
+    assert (PRINTED.elites, PRINTED.parents, RELEASED.draw, TEXTBOOK.elites) == (0.05, 0.1, "roulette", 0.0)
+
+
+# ---------------------------------------------------------------- presets
+
+
+@pytest.mark.slow
+def test_presets_on_the_command_line(tmp_path, capsys):
+    command = ["schedule", "--sample", "12", "--pool", "mixed", "--platform", "S2", "--bandwidth", "4", "--json"]
+    few = ["--population", "6", "--generations", "2", "--no-figures"]
+    recorded, bounds = {}, {}
+    for name, preset in PRESETS.items():
+        assert main([*command, *few, "--preset", name, "--out", str(tmp_path / name)]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert {row["method"] for row in said["schedules"]} == set(preset.methods)
+        recorded[name], bounds[name] = (
+            yaml.safe_load((tmp_path / name / "config.yaml").read_text()),
+            said["lower_bound"],
+        )
+        assert {key: recorded[name][key] for key in ("preset", "demand", "lb", "population", "generations")} == {
+            "preset": name, "demand": preset.demand, "lb": preset.lb, "population": 6, "generations": 2,
+        }  # fmt: skip
+    assert bounds["gsharp"] != bounds["as-released"]
+    # What is given besides counts.
+    own = [
+        "--demand",
+        "compulsory",
+        "--lb",
+        "LB_rs",
+        "--method",
+        "HEFT",
+        "--random-shapes",
+        "0.5",
+        "--element-buffer",
+        "1024",
+    ]
+    assert main([*command, "--preset", "as-released", *own, "--no-figures", "--out", str(tmp_path / "own")]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in said["schedules"]] == ["HEFT"]
+    assert all(name.endswith("1024 B") for name in said["accelerators"])
+    told = yaml.safe_load((tmp_path / "own" / "config.yaml").read_text())
+    assert (told["demand"], told["lb"], told["random_shapes"], told["element_buffer"]) == (
+        "compulsory",
+        "LB_rs",
+        0.5,
+        1024,
+    )
+    assert (told["population"], told["generations"]) == (100, 99)
+
+
+def test_presets_in_python(tmp_path):
+    found = mj.schedule_jobs(TABLE, preset="as-released", population=4, generations=1)
+    assert found.method == "gsharp-released" and found.best.evaluations == 8
+    assert mj.schedule_jobs(TABLE, "HEFT", preset="gsharp").method == "HEFT"
+    assert mj.schedule_jobs(TABLE, population=4, generations=1).method == "gsharp"
+    write_job_table(tmp_path / "table.json", TABLE, [])
+    with pytest.raises(InputError, match="'magma' is not known; name one of gsharp, as-released"):
+        mj.schedule_jobs(tmp_path / "table.json", preset="magma")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--preset", "magma"], "preset: 'magma' is not known; name one of gsharp, as-released"),
+        (["--element-buffer", "5"], "'5' is not a number of bytes from 6 on"),
+        (["--random-shapes", "1"], "'1' is not a share between 0 and 1"),
+        (["--preset", "gsharp", "--objective", "makespan,energy"], "gsharp-printed takes one objective"),
+        (["--preset", "gsharp", "--method", "HEFT", "--population", "9"], "is for methods that search"),
+    ],
+)
+def test_bad_input_is_one_line(words, said, capsys):
+    command = ["schedule", "--sample", "8", "--pool", "mixed", "--platform", "S2", "--bandwidth", "4"]
+    try:
+        code = main([*command, *words])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    assert said in capsys.readouterr().err

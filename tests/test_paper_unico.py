@@ -1,0 +1,73 @@
+"""The exhibits of UNICO: every target runs in the tier `ci`, and the kept searches of earlier tables are found."""
+
+import dataclasses
+import pathlib
+import sys
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" / "paper"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
+import unico
+import unico_runs
+from exhibits import main
+from lines import Lines
+
+from mohamjax.unico.config import CodesignConfig
+
+NAMES = [n if n == "fig7" else pytest.param(n, marks=pytest.mark.slow) for n in unico.EXHIBITS]
+FIGURES = {"fig5a": "fig5a", "fig5b": "fig5b", "fig6": "fig6c", "fig7": "fig7"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One folder for all, so that searches that exhibits share run once."""
+    return tmp_path_factory.mktemp("unico")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n == "fig7" else pytest.param(n, marks=pytest.mark.slow) for n in unico.EXHIBITS]
+)
+def test_a_target_runs(name, folder):
+    main("unico", unico.EXHIBITS, [name, "--tier", "ci", "--seeds", "1", "--out", str(folder)])
+    text = (folder / f"{name}.md").read_text()
+    assert "Tier `ci`" in text and "not begun" not in text and "nan" not in text
+    if name in FIGURES:
+        assert (folder / f"{FIGURES[name]}.png").exists()
+
+
+def test_kept_searches_are_found():
+    """Newer settings at what they had before do not make lines stale."""
+    lines = Lines(unico.EARLIER / "runs.csv", unico_runs.RUN_COLUMNS, 5)
+    runs = unico_runs.Runs(lines, report_only=True)
+    found = [runs.search("small", "edge", w, v, 0) for w in unico.TWO for v in unico.ALL]
+    assert all(found) and runs.left == 0
+    assert runs.search("small", "edge", "srgan_generator", "mobohb-extras", 0) is None
+    assert {name: getattr(CodesignConfig(), name) for name in unico_runs._SINCE} == unico_runs._SINCE
+
+
+def test_packaged_networks_have_their_layers():
+    """Layers and multiply-accumulates of networks as their papers have them (docs/concepts/unico.md)."""
+    macs = {n: sum(layer.macs for layer in unico_runs.application(n).layers) for n in ("vit_b16", "resnet50")}
+    assert macs["vit_b16"] == pytest.approx(17.56e9, rel=2e-3)
+    assert macs["resnet50"] == pytest.approx(4.1e9, rel=2e-2)
+    both = unico_runs.application("resnet50+vgg19_opset9")
+    assert [n.name for n in both.networks] == ["resnet50", "vgg19_opset9"]
+    assert {*unico_runs.SINGLE, *unico_runs.TRAINED, *unico_runs.UNSEEN, *unico_runs.ABLATED} == {
+        n for n in (*unico_runs.SINGLE, *unico_runs.TRAINED, *unico_runs.UNSEEN) if unico_runs.application(n).layers
+    }
+    with pytest.raises(SystemExit, match="no network nothing"):
+        unico_runs.application("nothing")
+
+
+def test_variants_of_the_paper_have_none_of_our_additions():
+    method, changes = unico_runs.VARIANTS["unico-printed"]
+    config = CodesignConfig(method=method, **changes)
+    assert (config.finished, config.aims, config.acquisition, config.objective, config.score) == (
+        0.0, 0.0, "mesmo", "latency", "latency",
+    )  # fmt: skip
+    for name in ("hasco-aimed", "mobohb-extras"):
+        method, changes = unico_runs.VARIANTS[name]
+        own = CodesignConfig(method=method, **changes)
+        assert own.aims == CodesignConfig().aims == 0.25
+        assert dataclasses.replace(own, extras=False).aims == 0.0
