@@ -209,11 +209,10 @@ class LayerMapper:
 
     def _pairs(self, key: jax.Array, given: GivenMappings, *, descends: bool) -> list[Pair]:
         """The problems that exist: every layer on every template that can run it."""
-        sizes = {k: v for k, v in dataclasses.asdict(self.config).items() if k not in ("block", "threads")}
         common: dict[str, object] = {
             "key": np.asarray(jax.random.key_data(key)).tolist(),
             "technology": technology_hash(self.technology),
-            "config": sizes,
+            "config": self.config.content(),
             "rates": {k: float(v) for k, v in dataclasses.asdict(self.rates).items()},
             "levels": self._depth,
             "primes": self._primes,

@@ -79,11 +79,12 @@ PAPER_RATES = MapperRates(
 """The MEDEA paper's probabilities (Section V); crossover always, as in the released code. It does not pad."""
 
 
-def _select(condition: Array, new, old):
+def select(condition: Array, new, old):
+    """The first of two trees where a condition holds, and the second elsewhere."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
-def _depth(slot: Array, space: MapSpace) -> Array:
+def depth(slot: Array, space: MapSpace) -> Array:
     """Place of a slot in the nest, from the outermost loops inwards: temporal, Y, X of each level; 0 is outermost."""
     levels = space.capacity.shape[0]
     axis = slot // levels
@@ -93,11 +94,11 @@ def _depth(slot: Array, space: MapSpace) -> Array:
 def _level_first(slot: Array, level: Array, space: MapSpace) -> Array:
     """The slots of equal primes rearranged: those of `level` first, the others from the outermost inwards."""
     slots = space.limit.shape[0]
-    key = jnp.where(slot_level(slot, space) == level, 0, 1 + _depth(slot, space))
+    key = jnp.where(slot_level(slot, space) == level, 0, 1 + depth(slot, space))
     return slot[short_argsort(jnp.asarray(space.group * (slots + 2) + key))]
 
 
-def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
+def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, *, mend: bool = True):
     """Level crossover with factor compensation (MEDEA, Section IV-A).
 
     One level below the outermost, drawn among those that the template leaves any freedom, changes hands whole:
@@ -112,6 +113,8 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
         a: one parent.
         b: the other.
         space: the problem.
+        mend: static; whether primes are evicted from a buffer that overflows. If not, as in the paper, a child may be
+            invalid.
 
     Returns:
         Two children: each parent with the other's level.
@@ -136,7 +139,7 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
         row = (jnp.arange(levels) == level)[:, None]
         return MappingGenes(
             cover=own.cover,
-            slot=evict(key, slot, covers),
+            slot=evict(key, slot, covers) if mend else slot,
             order=jnp.where(row, other.order, own.order),
             spatial_order=jnp.where(row, other.spatial_order, own.spatial_order),
         )
@@ -153,10 +156,10 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
     exchanged = jax.tree.map(lambda leaf: leaf[::-1], both)
     children = jax.vmap(child, in_axes=(0, 0, 0, axes, axes))(evict_keys, both, exchanged, covers, swapped)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], children) for i in range(2))
-    return _select(jnp.any(free), (first, second), (a, b))
+    return select(jnp.any(free), (first, second), (a, b))
 
 
-def _swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+def swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Exchanges two temporal loops of one level, drawn among the pairs of loops with a bound above 1."""
     levels, dims = genes.order.shape
     space = covering(genes.cover, space)
@@ -194,9 +197,9 @@ def mutate(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     The key is consumed.
     """
     coin_key, swap_key, move_key = jax.random.split(key, 3)
-    swapped = _swap_loops(swap_key, genes, space)
+    swapped = swap_loops(swap_key, genes, space)
     moved = _move_factor(move_key, genes, space)
-    return _select(jax.random.bernoulli(coin_key), swapped, moved)
+    return select(jax.random.bernoulli(coin_key), swapped, moved)
 
 
 def _visit(key: Array, candidate: Array, prime: Array) -> tuple[Array, Array]:
@@ -215,6 +218,14 @@ def _visit(key: Array, candidate: Array, prime: Array) -> tuple[Array, Array]:
     return index, candidate[index] & (jnp.arange(index.shape[0]) < count)
 
 
+def fill_level(key: Array, open_: Array) -> Array:
+    """One of the levels that are open `[L]`, inner ones more likely: of n, number floor(n Exp(3.5)); `[]` int32."""
+    count = jnp.sum(open_)
+    draw = jax.random.exponential(key) / _FILL_RATE
+    rank = jnp.minimum((draw * count).astype(jnp.int32), count - 1)
+    return jnp.argmax(jnp.cumsum(open_) == rank + 1).astype(jnp.int32)
+
+
 def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Bottom-up fill mutation (MEDEA, Section IV-B2).
 
@@ -229,13 +240,10 @@ def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     mine = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]  # [F, D]
     open_ = jnp.any((space.limit[:levels] > 1) & relevant & jnp.any(mine, axis=0), axis=-1)
     open_ &= jnp.arange(levels) < space.outermost
-    count = jnp.sum(open_)
-    draw = jax.random.exponential(level_key) / _FILL_RATE
-    rank = jnp.minimum((draw * count).astype(jnp.int32), count - 1)
-    level = jnp.argmax(jnp.cumsum(open_) == rank + 1).astype(jnp.int32)
+    level = fill_level(level_key, open_)
 
     # Spatial factors stay: filling a buffer must not idle the array.
-    outside = (genes.slot < levels) & (genes.slot > level) & (count > 0)
+    outside = (genes.slot < levels) & (genes.slot > level) & jnp.any(open_)
     candidate = mine & outside[:, None] & relevant[level] & (space.limit[level] > 1)
     dim = jnp.argmax(jnp.where(jnp.any(candidate, axis=0), jax.random.uniform(dim_key, (dims,)), -1))
     index, chosen = _visit(visit_key, candidate[:, dim], space.prime)
@@ -289,7 +297,7 @@ def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     taste += jnp.where(jax.random.bernoulli(coin_key), _arrays_first(space), 0.0)
     largest = jax.random.bernoulli(order_key)
     changed = _dealt(genes, dim, (genes.cover[dim] + step) % jnp.maximum(choices, 1), largest, taste, space)
-    return _select(jnp.any(open_), changed, genes)
+    return select(jnp.any(open_), changed, genes)
 
 
 def _arrays_first(space: MapSpace) -> Array:
@@ -348,12 +356,12 @@ class Draft:
 def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates) -> tuple[Draft, Draft]:
     """Two children of two parents: crossover, then each mutation, each with its probability; the key is consumed."""
     coin_key, cross_key, child_key = jax.random.split(key, 3)
-    pair = _select(jax.random.bernoulli(coin_key, rates.crossover), crossover(cross_key, a, b, space), (a, b))
+    pair = select(jax.random.bernoulli(coin_key, rates.crossover), crossover(cross_key, a, b, space), (a, b))
 
     def draft(key: Array, genes: MappingGenes) -> Draft:
         coins, random_key, *keys = jax.random.split(key, 5)
         draws = jax.random.uniform(coins, (4,))
-        genes = _select(draws[0] < rates.random, mutate(random_key, genes, space), genes)
+        genes = select(draws[0] < rates.random, mutate(random_key, genes, space), genes)
         growing = rates.pad, rates.fill, rates.parallelise
         wanted = draws[1:] < jnp.stack([jnp.asarray(rate, draws.dtype) for rate in growing])
         return Draft(genes=genes, keys=jnp.stack(keys), wanted=wanted)
@@ -375,7 +383,7 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
             continue  # no layer has a choice of bounds
         arguments = drafts.keys[:, i], drafts.wanted[:, i], genes, space
         passes = (2 * _PASSES, _WIDE_PAD_PASSES) if operator is pad else (_PASSES, _WIDE_PASSES)
-        forms = [functools.partial(_few, operator, passes=count) for count in passes]
+        forms = [functools.partial(few, operator, passes=count) for count in passes]
         cover, slot = by_platform(*arguments, cpu=forms[0], wide=forms[1])
         genes = dataclasses.replace(genes, cover=cover, slot=slot)
     return genes
@@ -384,10 +392,10 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
 def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
     """Bounds covered `[N, D]` and slots `[N, F]` after a mutation that changes nothing else, where it is wanted."""
     changed = jax.vmap(operator, in_axes=(0, 0, None))(keys, genes, space)
-    return _select(wanted[:, None], (changed.cover, changed.slot), (genes.cover, genes.slot))
+    return select(wanted[:, None], (changed.cover, changed.slot), (genes.cover, genes.slot))
 
 
-def _few(
+def few(
     operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace, *, passes: float = _PASSES
 ) -> tuple[Array, Array]:
     """The same, those for which it is wanted a few at a time: what is thrown away takes as long.
@@ -408,7 +416,7 @@ def _few(
         own = rank - 1 - first
         here = wanted & (own >= 0) & (own < width)
         mine = take((changed.cover, changed.slot), jnp.clip(own, 0, width - 1))
-        return first + width, _select(here[:, None], mine, kept)
+        return first + width, select(here[:, None], mine, kept)
 
     start = jnp.int32(0), (genes.cover, genes.slot)
     return jax.lax.while_loop(lambda carry: carry[0] < rank[-1], step, start)[1]
@@ -482,7 +490,7 @@ def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes
     stepped = _rearranged(step, genes, space)
     if space.prime.ndim == 1:
         return stepped
-    return _select(_pads(step, space), _covered(step, genes, space), stepped)
+    return select(_pads(step, space), _covered(step, genes, space), stepped)
 
 
 def all_neighbours(genes: MappingGenes, steps: Array, space: MapSpace) -> MappingGenes:
@@ -492,7 +500,7 @@ def all_neighbours(genes: MappingGenes, steps: Array, space: MapSpace) -> Mappin
         return stepped
     cover, slot = by_platform(
         steps, _pads(steps, space), stepped, space,
-        cpu=functools.partial(_few, _covered, passes=2 * _PASSES), wide=functools.partial(_all, _covered),
+        cpu=functools.partial(few, _covered, passes=2 * _PASSES), wide=functools.partial(_all, _covered),
     )  # fmt: skip
     return dataclasses.replace(stepped, cover=cover, slot=slot)
 

@@ -72,7 +72,12 @@ def largest_children_room(
 
 
 def objectives(
-    genes: MappingGenes, context: MapperContext, *, fixed: bool = False, max_children: int = MAX_CHILDREN
+    genes: MappingGenes,
+    context: MapperContext,
+    *,
+    fixed: bool = False,
+    max_children: int = MAX_CHILDREN,
+    linear: bool = False,
 ) -> jax.Array:
     """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
 
@@ -86,6 +91,7 @@ def objectives(
         fixed: static, see `MapperConfig`; the objectives are then latency with off-chip limits, energy, and their
             product.
         max_children: static, from `children_room`.
+        linear: static; the values themselves, not their logarithms.
 
     Returns:
         `[P, 3]` float, +inf where the mapping is invalid.
@@ -95,8 +101,11 @@ def objectives(
         context.space.layer, mapping, context.template, context.technology, fixed=fixed, max_children=max_children
     )
     time = own.cycles.total if fixed else own.cycles.onchip
-    time, energy, area = (jnp.log2(emo.positive(x)) for x in (time, own.energy.total, own.area))
-    values = jnp.stack([time, energy, time + energy if fixed else area], axis=-1)
+    parts = time, own.energy.total, time * own.energy.total if linear and fixed else own.area
+    if not linear:
+        time, energy, area = (jnp.log2(emo.positive(x)) for x in parts)
+        parts = time, energy, time + energy if fixed else area
+    values = jnp.stack(parts, axis=-1)
     return jnp.where((own.reason == 0)[:, None], values, jnp.inf)
 
 
