@@ -4,22 +4,28 @@ from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.exhaustive import Enumeration, ExhaustiveProgress, SpaceSize, space_size
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.network_level import NetworkChoice, network_choices
-from mohamjax.mapper.one_axis import one_axis_templates, over_one_axis
+from mohamjax.mapper.one_axis import kept_templates, one_axis_templates, over_one_axis, over_variants
+from mohamjax.mapper.presets import MAPPER_PRESETS, MapperPreset, mapper_preset
 from mohamjax.mapper.random_mappings import sample_mappings
 from mohamjax.mapper.stores import TableStore
 
 __all__ = [
+    "MAPPER_PRESETS",
     "Enumeration",
     "ExhaustiveProgress",
     "LayerMapper",
     "MapperConfig",
+    "MapperPreset",
     "MapperProgress",
     "NetworkChoice",
     "SpaceSize",
     "TableStore",
+    "kept_templates",
+    "mapper_preset",
     "network_choices",
     "one_axis_templates",
     "over_one_axis",
+    "over_variants",
     "sample_mappings",
     "space_size",
 ]

@@ -43,9 +43,10 @@ from mohamjax.mapping.space import (
     MappingGenes,
     MapSpace,
     Nest,
-    covering,
     nest,
     overflows,
+    own_space,
+    random_keep,
     random_orders,
     respects,
     sample,
@@ -62,7 +63,7 @@ def _subsets(primes: int) -> np.ndarray:
     return (np.arange(1 << primes)[:, None] >> np.arange(primes)) % 2 == 1
 
 
-class _Growth(NamedTuple):
+class Growth(NamedTuple):
     """How a loop grows: the loop over a dimension in a slot, which primes may move there, and the largest factor."""
 
     dim: Array  # [] int
@@ -71,7 +72,7 @@ class _Growth(NamedTuple):
     most: Array | float  # [] float
 
 
-def _grown(state: Nest, growth: _Growth, space: MapSpace, *, longest: int, checked: bool) -> Nest:
+def grown(state: Nest, growth: Growth, space: MapSpace, *, longest: int, checked: bool) -> Nest:
     """A nest whose loop over one dimension in one slot has grown as far as it can.
 
     Of all factors that divide what the dimension has in the loops given, the largest that is at most `most` and,
@@ -122,7 +123,7 @@ def fill(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool = F
         released: static; which form.
     """
     level_key, dim_key = jax.random.split(key)
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     levels, dims = genes.order.shape
     keep = jnp.asarray(space.constraints.keep)
     relevant = jnp.any(keep[:, :, None] & RELEVANCE, axis=1)  # [L, D]
@@ -138,16 +139,16 @@ def fill(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool = F
     if not released:
         candidate = mine & source[:, None] & relevant[level] & (space.limit[level] > state.factors[level])
         dim = jnp.argmax(jnp.where(jnp.any(candidate, axis=0), jax.random.uniform(dim_key, (dims,)), -1))
-        growth = _Growth(dim, level, source & relevant[level, dim], jnp.inf)
-        state = _grown(state, growth, space, longest=_LONGEST, checked=True)
+        growth = Growth(dim, level, source & relevant[level, dim], jnp.inf)
+        state = grown(state, growth, space, longest=_LONGEST, checked=True)
         return dataclasses.replace(genes, slot=state.slot)
 
     words = jnp.prod(jnp.where(relevant[level], state.extents[level], 1))
     needed = jnp.floor(space.capacity[level] / words)
 
     def step(state: Nest, dim: Array) -> tuple[Nest, None]:
-        growth = _Growth(dim, level, source & relevant[level, dim], needed)
-        return _grown(state, growth, space, longest=_LONGEST, checked=False), None
+        growth = Growth(dim, level, source & relevant[level, dim], needed)
+        return grown(state, growth, space, longest=_LONGEST, checked=False), None
 
     state, _ = jax.lax.scan(step, state, jnp.arange(dims))
     return dataclasses.replace(genes, slot=state.slot)
@@ -167,7 +168,7 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace, *, released: b
         space: the problem.
         released: static; which form.
     """
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     levels, dims = genes.order.shape
     temporal = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]  # [F, D]
     draws = jax.random.uniform(key, (2 * levels, dims))
@@ -183,9 +184,9 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace, *, released: b
             can &= state.factors[target] > 1
         dim = jnp.argmax(jnp.where(can, draw, -1))
         source = (state.slot < levels) & jnp.any(can)
-        growth = _Growth(dim, target, source, left)
-        grown = _grown(state, growth, space, longest=_ACROSS, checked=not released)
-        return (_turned(grown, target, space) if released else grown), None
+        growth = Growth(dim, target, source, left)
+        state = grown(state, growth, space, longest=_ACROSS, checked=not released)
+        return (_turned(state, target, space) if released else state), None
 
     targets = levels + jnp.arange(2 * levels)
     state, _ = jax.lax.scan(step, nest(genes.slot, space), (targets.astype(jnp.int32), draws))
@@ -209,7 +210,7 @@ def exchange(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     Drawn among the pairs whose factors differ and that the template's limits take. The buffers may overflow. The key
     is consumed.
     """
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     levels = genes.order.shape[0]
     factors, limit = slot_factors(genes.slot, space)[:levels], jnp.asarray(space.limit)[:levels]  # [L, D]
     takes = factors[:, None] <= limit  # the loop of level i at level j, [L, L, D]
@@ -274,15 +275,15 @@ def grow(drafts: Draft, space: MapSpace, *, released: bool = False) -> MappingGe
         random = functools.partial(mutate, released=released)
         return select_rows(wanted[:, 0], jax.vmap(random, in_axes=(0, 0, None))(keys[:, 0], genes, space), genes)
 
-    def grown(genes: MappingGenes) -> MappingGenes:
+    def filled(genes: MappingGenes) -> MappingGenes:
         for i, operator in enumerate((fill, parallelise), 1):
             operator = functools.partial(operator, released=released)
             cover, slot = few(operator, keys[:, i], wanted[:, i], genes, space)
             genes = dataclasses.replace(genes, cover=cover, slot=slot)
         return genes
 
-    steps = (grown, mutated, functools.partial(_replaced, keys[:, 0], space=space))
-    for step in steps if released else (*steps[1:], grown):
+    steps = (filled, mutated, functools.partial(_replaced, keys[:, 0], space=space))
+    for step in steps if released else (*steps[1:], filled):
         drafts = dataclasses.replace(drafts, genes=step(drafts.genes))
     return drafts.genes
 
@@ -292,9 +293,12 @@ def _replaced(keys: Array, genes: MappingGenes, *, space: MapSpace) -> MappingGe
     invalid = ~jax.vmap(respects, in_axes=(0, None))(genes, space)
     fresh = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 1)
     cover, slot = few(lambda key, _, space: sample(key, space), fresh, invalid, genes, space)
-    orders = jax.vmap(lambda key: random_orders(jax.random.fold_in(key, 1), space))(fresh)
-    order, spatial_order = select_rows(invalid, orders, (genes.order, genes.spatial_order))
-    return MappingGenes(cover=cover, slot=slot, order=order, spatial_order=spatial_order)
+    # The rest of what `sample` draws is drawn for all: it takes no time.
+    keep = jax.vmap(lambda key: random_keep(jax.random.fold_in(key, 2), space))(fresh)
+    orders = jax.vmap(lambda key: random_orders(jax.random.fold_in(key, 3), space))(fresh)
+    old = genes.order, genes.spatial_order, genes.keep
+    order, spatial_order, keep = select_rows(invalid, (*orders, keep), old)
+    return MappingGenes(cover=cover, slot=slot, order=order, spatial_order=spatial_order, keep=keep)
 
 
 def select_rows(rows: Array, new, old):

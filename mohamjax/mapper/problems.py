@@ -55,8 +55,9 @@ def map_spaces(
     """
     levels, primes = arrays.component.shape[1], prime_slots(layers)
     machines = [jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine) for t in range(len(templates))]
+    bypasses = any(template.bypasses for template in templates)
     return {
-        (u, t): pair_space(layer, template, machines[t], levels, primes, padding=padding)
+        (u, t): pair_space(layer, template, machines[t], (levels, primes, bypasses), padding=padding)
         for u, layer in enumerate(layers)
         for t, template in enumerate(templates)
         if fits(template, layer.type, layer.shape) is None
@@ -134,7 +135,7 @@ def context(
     arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
     arrays = jax.device_get(jax.tree.map(lambda leaf: leaf[0], arrays))
     deep, primes = arrays.component.shape[0], prime_slots([layer])
-    space = pair_space(layer, template, arrays.machine, deep, primes, padding=padding)
+    space = pair_space(layer, template, arrays.machine, (deep, primes, template.bypasses), padding=padding)
     return MapperContext(
         space=jax.tree.map(jnp.asarray, space),
         template=jax.tree.map(jnp.asarray, arrays),
@@ -153,19 +154,19 @@ def _slots(factors: int) -> int:
 
 
 def pair_space(
-    layer: UniqueLayer, template: Template, machine: Machine, levels: int, primes: int, *, padding: bool
+    layer: UniqueLayer, template: Template, machine: Machine, form: tuple[int, int, bool], *, padding: bool
 ) -> MapSpace:
     """The map space of one problem, NumPy arrays.
 
     Args:
         layer: the layer.
         template: the template.
-        machine: the template at its largest sizes, padded to `levels`.
-        levels: L.
-        primes: F, from `prime_slots`.
+        machine: the template at its largest sizes, padded to L.
+        form: L; F, from `prime_slots`; and whether mappings have a gene for bypasses (`Constraints.may_bypass`).
         padding: whether mappings may cover larger bounds. Which ones depends on the layer and the template alone.
     """
-    limits = constraints(template, layer.type, layer.shape, levels)
+    levels, primes, bypasses = form
+    limits = constraints(template, layer.type, layer.shape, levels, bypasses=bypasses)
     if not padding:
         return map_space(layer.shape, limits, machine, primes)
     own = _slots(sum(len(prime_factors(bound)) for bound in layer.shape.bounds))
