@@ -19,6 +19,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, fits, template_arrays
+from mohamjax.mapper import programs
 from mohamjax.mapper.cosa import CosaConfig, cosa_mapping
 from mohamjax.mapper.gamma import GammaConfig, gamma_block
 from mohamjax.mapper.hybrid import HybridConfig, hybrid_block
@@ -36,6 +37,17 @@ METHODS = ("cosa", "gamma", "hybrid")
 """Names of the baselines."""
 
 _MOST = 32  # problems side by side
+
+
+def check_baseline(method: str, cost: str) -> None:
+    """Refuses names of baselines and of costs that are not known.
+
+    Raises:
+        InputError: names what is known.
+    """
+    for what, value, known in (("method", method, METHODS), ("cost", cost, tuple(COSTS))):
+        if value not in known:
+            raise InputError(f"unknown {what} {value!r}", argument=what, remedy=f"use one of {', '.join(known)}")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,9 +79,7 @@ class BaselineMapper:
 
     def __post_init__(self) -> None:
         """Refuses names that are not known."""
-        for what, value, known in (("method", self.method, METHODS), ("cost", self.cost, tuple(COSTS))):
-            if value not in known:
-                raise InputError(f"unknown {what} {value!r}", argument=what, remedy=f"use one of {', '.join(known)}")
+        check_baseline(self.method, self.cost)
 
     def search(self, key: jax.Array) -> tuple[MappingTables, np.ndarray]:
         """Maps all pairs.
@@ -139,16 +149,20 @@ class BaselineMapper:
             genes = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *rows)
             return genes, np.ones(len(rows), np.int32), np.ones(len(rows), int)
         weights = jnp.asarray(COSTS[self.cost], jnp.float32)
+
+        def evaluate(genes: MappingGenes) -> jax.Array:
+            own = context.space, context.template, context.technology
+            return programs.evaluate(genes, *own, fixed=False, max_children=room)
+
         if self.method == "gamma":
             config = self.settings if isinstance(self.settings, GammaConfig) else GammaConfig()
-            archive, best, spent = gamma_block(keys, context, weights, config=config, max_children=room)
+            archive, best, spent = gamma_block(keys, context, weights, evaluate, config)
         else:
             config = self.settings if isinstance(self.settings, HybridConfig) else HybridConfig()
-            archive, best, spent = hybrid_block(keys, context, weights, config=config, max_children=room)
-        archive, best, spent = jax.device_get((archive, best, spent))
+            archive, best, spent = hybrid_block(keys, context, weights, evaluate, config)
         if self.front:
             return archive.genes, archive.valid.sum(axis=1).astype(np.int32), spent
-        return jax.tree.map(lambda leaf: leaf[:, None], best), np.ones(len(spaces), np.int32), spent
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], best), np.ones(len(spaces), np.int32), spent
 
     def _tabulated(self, context: MapperContext, genes: MappingGenes, count: np.ndarray) -> MappingTables:
         """The sets of a block `[B, M, ...]`, by rising latency."""

@@ -8,26 +8,31 @@ one does not divide its bound. Here they are those of `mapping.space`, so that l
 their bounds, and clusters are neither born nor killed. A child that breaks a limit, a fanout or a capacity costs
 infinitely much.
 
-Axes: P population, F primes, S slots, A archive.
+Axes: B problems of a block, P population, N candidates, F primes, S slots.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mohamjax import emo
 from mohamjax.mapper.mapping_operators import select, swap_loops
 from mohamjax.mapper.medea import Growth, grown
-from mohamjax.mapper.problems import MapperContext, objectives
+from mohamjax.mapper.problems import MapperContext
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, nest, own_space, respects, sample
-from mohamjax.runtime.struct import take
+from mohamjax.runtime.platforms import product
+from mohamjax.runtime.programs import jit_o1_plain_loops
+from mohamjax.runtime.struct import record, take
 
 Archive = emo.Archive[MappingGenes]
+Evaluate = Callable[[MappingGenes], Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,53 +116,108 @@ def _child(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, config
     return select(draws[5] < config.parallel, change_parallel(parallel_key, genes, own), genes)
 
 
-def gamma_search(
-    key: Array, context: MapperContext, weights: Array, config: GammaConfig, *, max_children: int
-) -> tuple[Archive, MappingGenes, Array]:
-    """Searches one problem; as `hybrid.hybrid_search`, with other sizes."""
-    space, size = context.space, config.population
-    elite, best = max(1, round(config.elite * size)), max(2, round(config.parents * size))
-    fits = jax.vmap(respects, (0, None))
+@record
+class GammaState:
+    """A population of one problem.
 
-    def judged(genes: MappingGenes) -> tuple[Array, Array]:
-        values = objectives(genes, context, max_children=max_children)
-        values = jnp.where(fits(genes, space)[:, None], values, jnp.inf)
-        return values, jnp.where(jnp.isfinite(values[:, 0]), values @ weights, jnp.inf)
+    Attributes:
+        key: typed key; generation g draws from `fold_in(key, g)`.
+        genes: `[P, ...]`, the elites first.
+        cost: `[P]` float, +inf for what is invalid or not there yet.
+        archive: of all mappings evaluated.
+        generation: `[]` int32, how many have been told.
+    """
 
-    genes = jax.vmap(sample, (0, None))(jax.random.split(jax.random.fold_in(key, 0), size), space)
-    values, cost = judged(genes)
-    archive = emo.archive_init(config.archive, take(genes, 0), 3, space.capacity.dtype)
-    archive = emo.archive_update(archive, genes, values)
+    key: Array
+    genes: MappingGenes
+    cost: Array
+    archive: Archive
+    generation: Array
 
-    def generation(number: Array, carry: tuple[MappingGenes, Array, Archive]) -> tuple[MappingGenes, Array, Archive]:
-        genes, cost, archive = carry
-        order = jnp.argsort(cost, stable=True)
-        genes, cost = take(genes, order), cost[order]
-        pair_key, child_key = jax.random.split(jax.random.fold_in(key, number))
-        count = size - elite
-        dad, mom = jax.random.randint(pair_key, (2, count), 0, best)
-        born = jax.vmap(_child, (0, 0, 0, None, None))(
-            jax.random.split(child_key, count), take(genes, dad), take(genes, mom), space, config
+
+def _born(config: GammaConfig) -> int:
+    """N, mappings that a generation evaluates: all but the elites."""
+    return config.population - max(1, round(config.elite * config.population))
+
+
+@functools.partial(jit_o1_plain_loops, static_argnames=("config",))
+def start(keys: Array, space: MapSpace, *, config: GammaConfig) -> tuple[GammaState, MappingGenes]:
+    """States of a block of problems, `[B]`, and the random mappings that come first, `[B, N, ...]`."""
+
+    def one(key: Array, space: MapSpace) -> tuple[GammaState, MappingGenes]:
+        genes = jax.vmap(sample, (0, None))(jax.random.split(jax.random.fold_in(key, 0), _born(config)), space)
+        dtype = space.capacity.dtype
+        state = GammaState(
+            key=key,
+            genes=take(genes, jnp.arange(config.population) % _born(config)),
+            cost=jnp.full(config.population, jnp.inf, dtype),
+            archive=emo.archive_init(config.archive, take(genes, 0), 3, dtype),
+            generation=jnp.int32(0),
         )
-        values, new = judged(born)
-        archive = emo.archive_update(archive, born, values)
-        genes = jax.tree.map(lambda a, b: jnp.concatenate([a[:elite], b]), genes, born)
-        return genes, jnp.concatenate([cost[:elite], new]), archive
+        return state, genes
 
-    carry = genes, cost, archive
-    genes, cost, archive = jax.lax.fori_loop(1, config.generations + 1, generation, carry)
-    spent = jnp.int32(size + config.generations * (size - elite))
-    return archive, take(genes, jnp.argmin(cost)), spent
+    return jax.vmap(one)(keys, space)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "max_children"))
+@functools.partial(jit_o1_plain_loops, static_argnames=("config",))
+def ask(state: GammaState, space: MapSpace, *, config: GammaConfig) -> MappingGenes:
+    """Children of the best of each population, `[B, N, ...]`."""
+    best, count = max(2, round(config.parents * config.population)), _born(config)
+
+    def one(state: GammaState, space: MapSpace) -> MappingGenes:
+        parents = take(state.genes, jnp.argsort(state.cost, stable=True)[:best])
+        pair_key, child_key = jax.random.split(jax.random.fold_in(state.key, state.generation))
+        dad, mom = jax.random.randint(pair_key, (2, count), 0, best)
+        keys = jax.random.split(child_key, count)
+        return jax.vmap(_child, (0, 0, 0, None, None))(keys, take(parents, dad), take(parents, mom), space, config)
+
+    return jax.vmap(one)(state, space)
+
+
+@functools.partial(jit_o1_plain_loops, static_argnames=("config",))
+def tell(
+    state: GammaState, genes: MappingGenes, values: Array, space: MapSpace, weights: Array, *, config: GammaConfig
+) -> GammaState:
+    """The states after candidates `[B, N, ...]` with logarithms of latency, energy and area `[B, N, 3]`."""
+    elite = config.population - _born(config)
+
+    def one(state: GammaState, genes: MappingGenes, values: Array, space: MapSpace) -> GammaState:
+        values = jnp.where(jax.vmap(respects, (0, None))(genes, space)[:, None], values, jnp.inf)
+        cost = jnp.where(jnp.isfinite(values[:, 0]), product(values, weights), jnp.inf)
+        order = jnp.argsort(state.cost, stable=True)[:elite]
+        kept = take(state.genes, order)
+        return GammaState(
+            key=state.key,
+            genes=jax.tree.map(lambda a, b: jnp.concatenate([a, b]), kept, genes),
+            cost=jnp.concatenate([state.cost[order], cost]),
+            archive=emo.archive_update(state.archive, genes, values),
+            generation=state.generation + 1,
+        )
+
+    return jax.vmap(one)(state, genes, values, space)
+
+
 def gamma_block(
-    keys: Array, context: MapperContext, weights: Array, *, config: GammaConfig, max_children: int
-) -> tuple[Archive, MappingGenes, Array]:
-    """`gamma_search` of B problems side by side: keys `[B]`, a context with leading axes `[B]` but the technology's."""
+    keys: Array, context: MapperContext, weights: Array, evaluate: Evaluate, config: GammaConfig
+) -> tuple[Archive, MappingGenes, np.ndarray]:
+    """Searches B problems side by side, generation by generation.
 
-    def one(key: Array, space: MapSpace, template):
-        own = MapperContext(space=space, template=template, technology=context.technology)
-        return gamma_search(key, own, weights, config, max_children=max_children)
+    Args:
+        keys: `[B]` typed keys, consumed.
+        context: the problems; leaves lead with `[B]`, but for those of the technology.
+        weights: `[3]` float, exponents of latency, energy and area in the cost.
+        evaluate: genes `[B, N, ...]` to logarithms of latency, energy and area `[B, N, 3]`.
+        config: sizes.
 
-    return jax.vmap(one)(keys, context.space, context.template)
+    Returns:
+        Archives `[B, ...]` of all mappings evaluated, those of least cost `[B, ...]`, and numbers of evaluations `[B]`.
+    """
+    state, genes = start(keys, context.space, config=config)
+    for generation in range(config.generations + 1):
+        if generation:
+            genes = ask(state, context.space, config=config)
+        state = tell(state, genes, evaluate(genes), context.space, weights, config=config)
+    state = jax.device_get(state)
+    rows = np.arange(len(state.cost))
+    best = take(state.genes, (rows, np.argmin(state.cost, axis=1)))
+    return state.archive, best, np.full(len(rows), _born(config) * (config.generations + 1))

@@ -6,7 +6,7 @@ order, and prescribed orders are left alone. A lane ends once a number of mappin
 not been better than the best that it knows. Where more evaluations are asked for, it begins anew.
 
 Tilings come from `mapping.space.sample`: they are valid, where Timeloop draws from all factorisations and throws most
-of them away. Axes: T lanes, C mappings of a lane in a step, L levels, D dimensions, A archive.
+of them away. Axes: B problems of a block, T lanes, C mappings of a lane in a step, L levels, D dimensions.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mohamjax import emo
-from mohamjax.mapper.problems import MapperContext, objectives
+from mohamjax.mapper.gamma import Evaluate
+from mohamjax.mapper.problems import MapperContext
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, own_space, sample, slot_factors
+from mohamjax.runtime.platforms import product
+from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import record, take
 
 Archive = emo.Archive[MappingGenes]
@@ -119,50 +123,71 @@ def _moving(genes: MappingGenes, space: MapSpace) -> Array:
     return (factors > 1) & free[:, None]
 
 
-def hybrid_search(
-    key: Array, context: MapperContext, weights: Array, config: HybridConfig, *, max_children: int
-) -> tuple[Archive, MappingGenes, Array]:
-    """Searches one problem. Not jitted; callers jit and vmap.
+@record
+class HybridState:
+    """The lanes of one problem.
 
-    Args:
-        key: typed key, consumed.
-        context: the problem.
-        weights: `[3]` float, exponents of latency, energy and area in the cost.
-        config: sizes.
-        max_children: static, see `objectives`.
-
-    Returns:
-        An archive of all mappings evaluated, the one of least cost, and how many were evaluated `[]` int32.
+    Attributes:
+        key: typed key; lane n draws its k-th tiling from `fold_in(fold_in(key, n), k)`.
+        lanes: `[T, ...]`.
+        archive: of all mappings evaluated.
+        best: the mapping of least cost.
+        least: `[]` float, its cost.
+        spent: `[]` int32, mappings evaluated.
     """
-    space, lanes, chunk = context.space, config.threads, config.chunk
-    numbers = jnp.arange(lanes)
 
-    def drawn(number: Array, draws: Array) -> MappingGenes:
-        return sample(jax.random.fold_in(jax.random.fold_in(key, number), draws), space)
+    key: Array
+    lanes: _Lane
+    archive: Archive
+    best: MappingGenes
+    least: Array
+    spent: Array
 
-    genes = jax.vmap(drawn)(numbers, jnp.zeros(lanes, jnp.int32))
-    zero = jnp.zeros(lanes, jnp.int32)
-    dtype = space.capacity.dtype
-    lane = _Lane(
-        genes=genes, first=zero, orders=jax.vmap(loop_orders, (0, None))(genes, space), draws=zero,
-        best=jnp.full(lanes, jnp.inf, dtype), since=zero, spent=zero,
-    )  # fmt: skip
-    archive = emo.archive_init(config.archive, take(genes, 0), 3, dtype)
-    limit = config.evaluations or lanes * config.most
 
-    def ended(lane: _Lane) -> Array:
-        return (lane.since >= config.victory) | (lane.spent >= config.most)
+def _ended(lane: _Lane, config: HybridConfig) -> Array:
+    return (lane.since >= config.victory) | (lane.spent >= config.most)
 
-    def going(carry: tuple[_Lane, Archive, MappingGenes, Array, Array]) -> Array:
-        lane, _, _, _, spent = carry
-        return (spent < limit) & (jnp.any(~ended(lane)) | (config.evaluations > 0))
 
-    def step(
-        carry: tuple[_Lane, Archive, MappingGenes, Array, Array],
-    ) -> tuple[_Lane, Archive, MappingGenes, Array, Array]:
-        lane, archive, best, least, spent = carry
-        if config.evaluations:
-            over = ended(lane)
+def _numbers(lane: _Lane, config: HybridConfig) -> tuple[Array, Array]:
+    """Numbers of the next orders `[T, C]`, and which of them are evaluated."""
+    number = lane.first[:, None] + jnp.arange(config.chunk)
+    return number, (number < lane.orders[:, None]) & ~_ended(lane, config)[:, None]
+
+
+def _drawn(key: Array, draws: Array, space: MapSpace) -> MappingGenes:
+    """A tiling for every lane, `[T, ...]`; `draws` `[T]` says the how manieth of each."""
+    keys = jax.vmap(lambda n, k: jax.random.fold_in(jax.random.fold_in(key, n), k))(jnp.arange(draws.shape[0]), draws)
+    return jax.vmap(sample, (0, None))(keys, space)
+
+
+@functools.partial(jit_o1_plain_loops, static_argnames=("config",))
+def start(keys: Array, space: MapSpace, *, config: HybridConfig) -> HybridState:
+    """States of a block of problems, `[B]`."""
+
+    def one(key: Array, space: MapSpace) -> HybridState:
+        zero, dtype = jnp.zeros(config.threads, jnp.int32), space.capacity.dtype
+        genes = _drawn(key, zero, space)
+        lanes = _Lane(
+            genes=genes, first=zero, orders=jax.vmap(loop_orders, (0, None))(genes, space), draws=zero,
+            best=jnp.full(config.threads, jnp.inf, dtype), since=zero, spent=zero,
+        )  # fmt: skip
+        archive = emo.archive_init(config.archive, take(genes, 0), 3, dtype)
+        return HybridState(
+            key=key, lanes=lanes, archive=archive, best=take(genes, 0), least=jnp.asarray(jnp.inf, dtype),
+            spent=jnp.int32(0),
+        )  # fmt: skip
+
+    return jax.vmap(one)(keys, space)
+
+
+@functools.partial(jit_o1_plain_loops, static_argnames=("config",))
+def ask(state: HybridState, space: MapSpace, *, config: HybridConfig) -> tuple[HybridState, MappingGenes]:
+    """The states with tilings that have orders left, and the next mappings of all lanes `[B, T * C, ...]`."""
+
+    def one(state: HybridState, space: MapSpace) -> tuple[HybridState, MappingGenes]:
+        lane = state.lanes
+        if config.evaluations:  # lanes that have ended begin anew
+            over = _ended(lane, config)
             lane = dataclasses.replace(
                 lane,
                 first=jnp.where(over, lane.orders, lane.first),
@@ -170,31 +195,62 @@ def hybrid_search(
                 since=jnp.where(over, 0, lane.since),
                 spent=jnp.where(over, 0, lane.spent),
             )
-        lane = _refreshed(lane, numbers, drawn, space)
-        number = lane.first[:, None] + jnp.arange(chunk)
-        exists = (number < lane.orders[:, None]) & ~ended(lane)[:, None]
+        lane = _refreshed(lane, state.key, space)
+        number, _ = _numbers(lane, config)
         tried = jax.vmap(jax.vmap(loop_order, (0, None, None)), (0, 0, None))(number, lane.genes, space)
-        tried = jax.tree.map(lambda leaf: leaf.reshape(lanes * chunk, *leaf.shape[2:]), tried)
-        values = objectives(tried, context, max_children=max_children)
-        cost = jnp.where(exists, (values @ weights).reshape(lanes, chunk), jnp.inf)
-        lane, exists = _told(lane, cost, exists, config.victory)
+        tried = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tried)
+        return dataclasses.replace(state, lanes=lane), tried
+
+    return jax.vmap(one)(state, space)
+
+
+@functools.partial(jit_o1_plain_loops, static_argnames=("config",))
+def tell(
+    state: HybridState, tried: MappingGenes, values: Array, weights: Array, *, config: HybridConfig
+) -> tuple[HybridState, Array]:
+    """The states after mappings with logarithms of latency, energy and area `[B, T * C, 3]`; which go on, `[B]`."""
+
+    def one(state: HybridState, tried: MappingGenes, values: Array) -> tuple[HybridState, Array]:
+        _, exists = _numbers(state.lanes, config)
+        cost = jnp.where(exists, product(values, weights).reshape(exists.shape), jnp.inf)
+        lane, exists = _told(state.lanes, cost, exists, config.victory)
         values = jnp.where(exists.reshape(-1, 1), values, jnp.inf)
-        archive = emo.archive_update(archive, tried, values)
         flat = jnp.where(exists, cost, jnp.inf).ravel()
         at = jnp.argmin(flat)
-        best = jax.tree.map(lambda new, old: jnp.where(flat[at] < least, new[at], old), tried, best)
-        return lane, archive, best, jnp.minimum(least, flat[at]), spent + jnp.sum(exists, dtype=jnp.int32)
+        better = flat[at] < state.least
+        told = HybridState(
+            key=state.key,
+            lanes=lane,
+            archive=emo.archive_update(state.archive, tried, values),
+            best=jax.tree.map(lambda new, old: jnp.where(better, new[at], old), tried, state.best),
+            least=jnp.minimum(state.least, flat[at]),
+            spent=state.spent + jnp.sum(exists, dtype=jnp.int32),
+        )
+        if config.evaluations:
+            return told, told.spent < config.evaluations
+        return told, jnp.any(~_ended(lane, config))
 
-    carry = lane, archive, take(genes, 0), jnp.asarray(jnp.inf, dtype), jnp.int32(0)
-    _, archive, best, _, spent = jax.lax.while_loop(going, step, carry)
+    return jax.vmap(one)(state, tried, values)
+
+
+def hybrid_block(
+    keys: Array, context: MapperContext, weights: Array, evaluate: Evaluate, config: HybridConfig
+) -> tuple[Archive, MappingGenes, np.ndarray]:
+    """Searches B problems side by side, until all lanes of all of them have ended; as `gamma.gamma_block`."""
+    state, going = start(keys, context.space, config=config), True
+    while going:
+        state, tried = ask(state, context.space, config=config)
+        state, more = tell(state, tried, evaluate(tried), weights, config=config)
+        going = bool(np.any(np.asarray(more)))
+    archive, best, spent = jax.device_get((state.archive, state.best, state.spent))
     return archive, best, spent
 
 
-def _refreshed(lane: _Lane, numbers: Array, drawn, space: MapSpace) -> _Lane:
+def _refreshed(lane: _Lane, key: Array, space: MapSpace) -> _Lane:
     """Lanes with another tiling where all orders of the last one have been tried."""
     done = lane.first >= lane.orders
     draws = lane.draws + done
-    fresh = jax.vmap(drawn)(numbers, draws)
+    fresh = _drawn(key, draws, space)
     genes = jax.tree.map(lambda a, b: jnp.where(done.reshape(-1, *[1] * (a.ndim - 1)), a, b), fresh, lane.genes)
     orders = jax.vmap(loop_orders, (0, None))(genes, space)
     return dataclasses.replace(lane, genes=genes, orders=orders, draws=draws, first=jnp.where(done, 0, lane.first))
@@ -217,16 +273,3 @@ def _told(lane: _Lane, cost: Array, exists: Array, victory: int) -> tuple[_Lane,
         first=lane.first + jnp.sum(exists, axis=1, dtype=jnp.int32),
     )  # fmt: skip
     return lane, counts.T
-
-
-@functools.partial(jax.jit, static_argnames=("config", "max_children"))
-def hybrid_block(
-    keys: Array, context: MapperContext, weights: Array, *, config: HybridConfig, max_children: int
-) -> tuple[Archive, MappingGenes, Array]:
-    """`hybrid_search` of B problems side by side: keys `[B]`, a context with leading axes `[B]` but the technology's."""
-
-    def one(key: Array, space: MapSpace, template):
-        own = MapperContext(space=space, template=template, technology=context.technology)
-        return hybrid_search(key, own, weights, config, max_children=max_children)
-
-    return jax.vmap(one)(keys, context.space, context.template)
