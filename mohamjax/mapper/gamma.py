@@ -212,11 +212,12 @@ def gamma_block(
     Returns:
         Archives `[B, ...]` of all mappings evaluated, those of least cost `[B, ...]`, and numbers of evaluations `[B]`.
     """
-    state, genes = start(keys, context.space, config=config)
+    static = dataclasses.replace(config, generations=0)  # programs serve any number of them
+    state, genes = start(keys, context.space, config=static)
     for generation in range(config.generations + 1):
         if generation:
-            genes = ask(state, context.space, config=config)
-        state = tell(state, genes, evaluate(genes), context.space, weights, config=config)
+            genes = ask(state, context.space, config=static)
+        state = tell(state, genes, evaluate(genes), context.space, weights, config=static)
     state = jax.device_get(state)
     rows = np.arange(len(state.cost))
     best = take(state.genes, (rows, np.argmin(state.cost, axis=1)))

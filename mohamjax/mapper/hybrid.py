@@ -37,7 +37,7 @@ class HybridConfig:
     Attributes:
         victory: mappings in a row that are no better than the best of their lane, after which a lane ends.
         threads: lanes.
-        evaluations: mappings to evaluate, by lanes that begin anew where they have ended; 0 ends each once.
+        evaluations: mappings to evaluate at least, by lanes that begin anew where they have ended; 0: each ends once.
         most: mappings of a lane after which it ends in any case.
         archive: most non-dominated mappings remembered.
         chunk: mappings of a lane that are evaluated at once.
@@ -208,7 +208,7 @@ def ask(state: HybridState, space: MapSpace, *, config: HybridConfig) -> tuple[H
 def tell(
     state: HybridState, tried: MappingGenes, values: Array, weights: Array, *, config: HybridConfig
 ) -> tuple[HybridState, Array]:
-    """The states after mappings with logarithms of latency, energy and area `[B, T * C, 3]`; which go on, `[B]`."""
+    """The states after mappings with the logarithms `[B, T * C, 3]` of their objectives; whether any lane goes on, `[B]`."""
 
     def one(state: HybridState, tried: MappingGenes, values: Array) -> tuple[HybridState, Array]:
         _, exists = _numbers(state.lanes, config)
@@ -226,8 +226,6 @@ def tell(
             least=jnp.minimum(state.least, flat[at]),
             spent=state.spent + jnp.sum(exists, dtype=jnp.int32),
         )
-        if config.evaluations:
-            return told, told.spent < config.evaluations
         return told, jnp.any(~_ended(lane, config))
 
     return jax.vmap(one)(state, tried, values)
@@ -237,11 +235,13 @@ def hybrid_block(
     keys: Array, context: MapperContext, weights: Array, evaluate: Evaluate, config: HybridConfig
 ) -> tuple[Archive, MappingGenes, np.ndarray]:
     """Searches B problems side by side, until all lanes of all of them have ended; as `gamma.gamma_block`."""
-    state, going = start(keys, context.space, config=config), True
+    static = dataclasses.replace(config, evaluations=min(config.evaluations, 1))  # programs serve any number of them
+    state, going = start(keys, context.space, config=static), True
     while going:
-        state, tried = ask(state, context.space, config=config)
-        state, more = tell(state, tried, evaluate(tried), weights, config=config)
-        going = bool(np.any(np.asarray(more)))
+        state, tried = ask(state, context.space, config=static)
+        state, open_ = tell(state, tried, evaluate(tried), weights, config=static)
+        more = np.asarray(state.spent) < config.evaluations if config.evaluations else np.asarray(open_)
+        going = bool(np.any(more))
     archive, best, spent = jax.device_get((state.archive, state.best, state.spent))
     return archive, best, spent
 
