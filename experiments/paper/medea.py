@@ -212,8 +212,8 @@ def table2(study: Study) -> None:
         "population. Per cent against the CoSA-like mappings, of one set of the network: the fastest, the most frugal, "
         "the smallest, and the *even* one, whose worst change is best; medians over the seeds. `the largest layer`: as "
         "printed. `a chiplet`: one that holds all layers, energy at its sizes, for MEDEA's and for CoSA's mappings, "
-        "chosen by our search, latency on-chip. `all three better`: seeds in which the even set improves latency, energy "
-        "and area at once.",
+        "chosen by our search, latency on-chip. `all three better`: seeds in which the even set improves latency, "
+        "energy and area at once.",
     )  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def ask(state: HybridState, space: MapSpace, *, config: HybridConfig) -> tuple[H
 def tell(
     state: HybridState, tried: MappingGenes, values: Array, weights: Array, *, config: HybridConfig
 ) -> tuple[HybridState, Array]:
-    """The states after mappings with the logarithms `[B, T * C, 3]` of their objectives; whether any lane goes on, `[B]`."""
+    """The states after mappings of which the logarithms `[B, T * C, 3]` are given; whether a lane goes on, `[B]`."""
 
     def one(state: HybridState, tried: MappingGenes, values: Array) -> tuple[HybridState, Array]:
         _, exists = _numbers(state.lanes, config)
