@@ -264,12 +264,13 @@ def _report(study: Study, comparison: Comparison, found: dict[tuple[str, str], l
         ("mapper", "budget", "evaluations", "seconds", "hypervolume", "latency", "energy", "EDP",
          "ours better / worse", "p (Holm)", "seeds"),
         lines,
-        f"{len(comparison.layers)} problems, layers of {networks} networks dealt to {', '.join(TEMPLATES)}. Evaluations "
-        "and seconds are of a problem, compiling apart. Hypervolume of the log2 of latency, energy and area, below the "
-        "worst of a front of random tilings times two; it and the best latency, energy and EDP of a front are divided by "
-        "the best that any run found for the problem (mean of the hypervolumes, geometric mean of the others over the "
-        "problems, median over the seeds; less than 1 is worse in the hypervolume, more in the others). The baselines "
-        "minimise what stands behind their names, and count all that they evaluated as their front. `printed`: our "
-        "default, MEDEA's 15 x 120, GAMMA's 100 x 100, 500 mappings without success on each of 6 threads. "
-        "p: Wilcoxon's signed-rank test of the problems' median hypervolumes against ours, after Holm.",
+        f"{len(comparison.layers)} problems, layers of {networks} networks dealt to {', '.join(TEMPLATES)}. "
+        "Evaluations and seconds are of a problem, compiling apart. Hypervolume of the log2 of latency, energy "
+        "and area, below the worst of a front of random tilings times two; it and the best latency, energy and "
+        "EDP of a front are divided by the best that any run found for the problem (mean of the hypervolumes, "
+        "geometric mean of the others over the problems, median over the seeds; less than 1 is worse in the "
+        "hypervolume, more in the others). The baselines minimise what stands behind their names, and count all "
+        "that they evaluated as their front. `printed`: our default, MEDEA's 15 x 120, GAMMA's 100 x 100, 500 "
+        "mappings without success on each of 6 threads. p: Wilcoxon's signed-rank test of the problems' median "
+        "hypervolumes against ours, after Holm.",
     )  # fmt: skip
