@@ -121,7 +121,10 @@ class BaselineMapper:
                 technology=cast(self.technology, jnp.float32),
             )
             keys = jnp.stack([self._key(key, *pairs[i]) for i in block])
-            genes, count, evaluated = self._mapped(keys, context, [spaces[i] for i in block], len(own), room)
+            if self.method == "cosa":
+                genes, count, evaluated = self._solved([pairs[i] for i in block], [spaces[i] for i in block], len(own))
+            else:
+                genes, count, evaluated = self._evolved(keys, context, room)
             sets = self._tabulated(context, genes, count)
             for n, i in enumerate(own):
                 found[pairs[i]] = take(sets, n)
@@ -138,16 +141,24 @@ class BaselineMapper:
         content = json.dumps([layer.type, dataclasses.asdict(layer.shape), self.templates[t].content_hash()])
         return jax.random.fold_in(key, int(hashlib.sha256(content.encode()).hexdigest()[:8], 16))
 
-    def _mapped(
-        self, keys: jax.Array, context: MapperContext, spaces: Sequence[MapSpace], real: int, room: int
+    def _solved(
+        self, pairs: Sequence[tuple[int, int]], spaces: Sequence[MapSpace], real: int
+    ) -> tuple[MappingGenes, np.ndarray, np.ndarray]:
+        """As `_evolved`, by programs for the first `real` problems of a block; the last of them stands for the rest."""
+        config = self.settings if isinstance(self.settings, CosaConfig) else CosaConfig()
+        rows = []
+        for (u, t), space in zip(pairs[:real], spaces, strict=False):
+            layer = self.layers[u]
+            item = f"{layer.type} layer {layer.shape} on template {self.templates[t].name}"
+            rows.append(cosa_mapping(space, config, item=item))
+        rows += [rows[-1]] * (len(spaces) - real)
+        genes = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *rows)
+        return genes, np.ones(len(rows), np.int32), np.ones(len(rows), int)
+
+    def _evolved(
+        self, keys: jax.Array, context: MapperContext, room: int
     ) -> tuple[MappingGenes, np.ndarray, np.ndarray]:
         """Genes `[B, M, ...]` of a block, how many of each count `[B]`, and evaluations `[B]`."""
-        if self.method == "cosa":
-            config = self.settings if isinstance(self.settings, CosaConfig) else CosaConfig()
-            rows = [cosa_mapping(own, config, item=f"CoSA-like mapping of {own.layer.bounds}") for own in spaces[:real]]
-            rows += [rows[-1]] * (len(spaces) - real)
-            genes = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *rows)
-            return genes, np.ones(len(rows), np.int32), np.ones(len(rows), int)
         weights = jnp.asarray(COSTS[self.cost], jnp.float32)
 
         def evaluate(genes: MappingGenes) -> jax.Array:
@@ -162,7 +173,7 @@ class BaselineMapper:
             archive, best, spent = hybrid_block(keys, context, weights, evaluate, config)
         if self.front:
             return archive.genes, archive.valid.sum(axis=1).astype(np.int32), spent
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], best), np.ones(len(spaces), np.int32), spent
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], best), np.ones(len(spent), np.int32), spent
 
     def _tabulated(self, context: MapperContext, genes: MappingGenes, count: np.ndarray) -> MappingTables:
         """The sets of a block `[B, M, ...]`, by rising latency."""
