@@ -114,7 +114,7 @@ def fig4(study: Study) -> None:
         for u in range(len(layers)):
             rows = objectives(tables, u)
             rows = rows[emo.distinct_front(rows)]
-            fronts.append([[float(f"{x:.6g}") for x in row] for row in rows[np.argsort(rows[:, 0], kind="stable")]])
+            fronts.append([row.tolist() for row in rows[np.argsort(rows[:, 0], kind="stable")]])
         single = [[objectives(t, u)[0].tolist() for u in range(len(layers))] for t in (fixed, other)]
         return {
             "sets": json.dumps(fronts), "cosa": json.dumps(single[0]), "hybrid": json.dumps(single[1]),
@@ -152,7 +152,7 @@ def fig4(study: Study) -> None:
         "values: those of the set against the single mapping, medians over the seeds.",
     )  # fmt: skip
     title = "MEDEA, Figure 4: Pareto sets on Table I's machine, and single mappings"
-    study.figure(parallel_coordinates(sets, title=title, latency="with the DRAM's bandwidth"), "fig4")
+    study.figure(parallel_coordinates(sets, title=title, latency="with DRAM"), "fig4")
 
 
 # ---------------------------------------------------------------- Table II
