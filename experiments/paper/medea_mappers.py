@@ -68,7 +68,8 @@ class Comparison:
         own = self._baseline if name.split()[0] in ("cosa", "gamma", "hybrid") else self._ours
         tables, evaluations, compiling = own(name, budget.evaluations, seed)
         seconds = time.perf_counter() - began - compiling
-        rows = [tables.objectives[u, t, : tables.count[u, t]] for u, t in enumerate(self.owner)]
+        objectives, count = np.asarray(tables.objectives), np.asarray(tables.count)
+        rows = [objectives[u, t, : count[u, t]] for u, t in enumerate(self.owner)]
         return rows, evaluations / len(self.layers), seconds / len(self.layers)
 
     def _ours(self, name: str, evaluations: int, seed: int) -> tuple[MappingTables, float, float]:
@@ -239,8 +240,9 @@ def _report(study: Study, comparison: Comparison, found: dict[tuple[str, str], l
     tests = {}
     for key, own in values.items():
         gap = np.median(own["volume"], axis=0) - ours
-        tests[key] = float(wilcoxon(gap).pvalue) if key[0] != "ours" and np.any(gap) and len(gap) > 5 else None
-    ranked = sorted((p, key) for key, p in tests.items() if p is not None)
+        if key[0] != "ours" and np.any(gap) and len(gap) > 5:
+            tests[key] = float(np.asarray(wilcoxon(gap))[1])
+    ranked = sorted((p, key) for key, p in tests.items())
     holm: dict[tuple[str, str], float] = {}
     least = 0.0
     for i, (p, key) in enumerate(ranked):

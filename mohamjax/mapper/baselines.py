@@ -25,6 +25,7 @@ from mohamjax.mapper.gamma import GammaConfig, gamma_block
 from mohamjax.mapper.hybrid import HybridConfig, hybrid_block
 from mohamjax.mapper.problems import MapperContext, children_room, pair_space, prime_slots
 from mohamjax.mapper.sets import undominated
+from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
 from mohamjax.runtime.struct import cast, put, take
@@ -161,7 +162,7 @@ class BaselineMapper:
         """Genes `[B, M, ...]` of a block, how many of each count `[B]`, and evaluations `[B]`."""
         weights = jnp.asarray(COSTS[self.cost], jnp.float32)
 
-        def evaluate(genes: MappingGenes) -> jax.Array:
+        def evaluate(genes: MappingGenes) -> Array:
             own = context.space, context.template, context.technology
             return programs.evaluate(genes, *own, fixed=False, max_children=room)
 
@@ -172,7 +173,7 @@ class BaselineMapper:
             config = self.settings if isinstance(self.settings, HybridConfig) else HybridConfig()
             archive, best, spent = hybrid_block(keys, context, weights, evaluate, config)
         if self.front:
-            return archive.genes, archive.valid.sum(axis=1).astype(np.int32), spent
+            return archive.genes, np.asarray(archive.valid).sum(axis=1).astype(np.int32), spent
         return jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], best), np.ones(len(spent), np.int32), spent
 
     def _tabulated(self, context: MapperContext, genes: MappingGenes, count: np.ndarray) -> MappingTables:

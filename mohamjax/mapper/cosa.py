@@ -75,7 +75,7 @@ class _Program:
 
     def solve(self, seconds: float, gap: float) -> np.ndarray | None:
         """The values of the variables, or None where none were found in time."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.optimize import LinearConstraint, milp
         from scipy.sparse import coo_array
 
         entries = [(i, number, value) for i, (terms, _, _) in enumerate(self.rows) for number, value in terms.items()]
@@ -84,7 +84,7 @@ class _Program:
         found = milp(
             np.asarray(self.cost),
             integrality=np.asarray(self.whole),
-            bounds=Bounds(0, np.asarray(self.most)),
+            bounds=(np.zeros(len(self.most)), np.asarray(self.most)),
             constraints=LinearConstraint(matrix, *np.asarray([row[1:] for row in self.rows]).T),
             options={"time_limit": seconds, "mip_rel_gap": gap},
         )

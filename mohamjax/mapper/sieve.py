@@ -163,6 +163,6 @@ def sieved_choices(
         objectives, count = np.asarray(rows.objectives, float), np.asarray(rows.count)
         chosen, total = choose_sieved(own.key(key), objectives, count, times, config)
         each = np.arange(len(times))
-        sizes = rows.capacity[each, chosen].max(axis=1), np.maximum(rows.fanout[each, chosen].max(axis=1), 1)
-        out[own.names] = own.choices(chosen, total, sizes)
+        capacity, fanout = (np.asarray(column)[each, chosen].max(axis=1) for column in (rows.capacity, rows.fanout))
+        out[own.names] = own.choices(chosen, total, (capacity, np.maximum(fanout, 1)))
     return out
