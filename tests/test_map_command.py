@@ -308,3 +308,42 @@ def test_choices_reach_the_front_of_all_choices():
     true = plain[[not ((plain <= r).all(axis=1) & (plain < r).any(axis=1)).any() for r in plain]]
     met = [(np.abs(values / row - 1) < 1e-5).all(axis=1).any() for row in true]
     assert len(true) > 10 and np.mean(met) > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [("--preset", "medea"), ("--method", "cosa"), ("--method", "gamma", "--cost", "energy")]
+)
+def test_presets_and_other_mappers_map_the_network(network, tmp_path, words):
+    out = tmp_path / "sets.json"
+    code = cli.main(
+        ["map", str(network), "--template", "simba", "--sieve", "--no-mapping-cache", "--out", str(out), *words]
+    )
+    assert code == 0
+    report = json.loads(out.read_text())
+    assert [len(entry["mappings"]) >= 1 for entry in report["sets"]] == [True, True]
+    if words[0] == "--method":
+        assert [len(entry["mappings"]) for entry in report["sets"]] == [1, 1]
+    (own,) = report["networks"]
+    sets = [report["sets"][u]["mappings"] for u in (0, 0, 1)]
+    for choice in own["choices"]:
+        chosen = [s[m] for s, m in zip(sets, choice["mapping"], strict=True)]
+        assert choice["area_um2"] == pytest.approx(max(c["area_um2"] for c in chosen), rel=1e-5)
+        assert choice["energy_pJ"] == pytest.approx(sum(c["energy_pJ"] for c in chosen), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--preset", "magic"], "unknown preset 'magic' of the mapper; use one of default, medea"),
+        (["--method", "magic"], "unknown method 'magic'; use one of cosa, gamma, hybrid"),
+        (["--preset", "medea", "--budget", "tiny"], "a preset says how much is evaluated"),
+        (["--method", "cosa", "--preset", "medea"], "is not for --method cosa"),
+        (["--method", "cosa", "--cost", "edp"], "cosa has an objective of its own"),
+        (["--cost", "edp"], "is for another mapper"),
+        (["--exhaustive", "--method", "gamma"], "is for a search"),
+    ],
+)
+def test_options_of_presets_and_mappers_that_do_not_go_together(network, capsys, words, said):
+    assert cli.main(["map", str(network), "--template", "simba", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -478,7 +478,7 @@ BAD = {
 @pytest.mark.parametrize("word", BAD)
 def test_bad_requirements_are_one_line(networks, tmp_path, capsys, word):
     content, named = BAD[word]
-    known = ("--templates", "eyeriss,simba,shidiannao,eyeriss-released")
+    known = ("--templates", "eyeriss,simba,shidiannao,eyeriss-released,simba-medea")
     assert search(networks, tmp_path / "out", *known, *demand(tmp_path, **content)) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and named in said[0]

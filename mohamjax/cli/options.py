@@ -15,6 +15,7 @@ _OPTIONS = {
     "budget": "--budget",
     "columns": "--column",
     "coordinator": "--coordinator",
+    "cost": "--cost",
     "cost_model": "--cost-model",
     "designs": "--inject",
     "devices": "--devices",
