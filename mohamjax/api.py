@@ -605,8 +605,8 @@ def search(
         cache: as of `map_layers`.
         devices: on which it runs: a number of them, `all`, or a list; default one. Islands are dealt out to them, an
             only one is evaluated by all; the front does not depend on them (see "Several devices" in the docs).
-        settings: `max_chiplets`, or any field of `Settings` (`weights`, `mapper`), of `MohamConfig` (`population`,
-            `generations`, `objective`, `objectives`), of `PlanRates` or, with `genes="layers"`, `Rates`
+        settings: `max_chiplets`, or any field of `Settings` (`weights`, `mapper`, `within`), of `MohamConfig`
+            (`population`, `generations`, `objective`, `objectives`), of `PlanRates` or, with `genes="layers"`, `Rates`
             (`crossover`), and of `RemapConfig` (`every`); a name that several have is that of the first.
 
     Returns:
