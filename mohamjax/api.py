@@ -633,7 +633,7 @@ def search(
         base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
     chosen = changed(base, settings)
     if progress and listener is not None:
-        raise InputError("goes with no listener", item="the argument `progress`", remedy="give one of the two")
+        raise InputError("goes with no listener", argument="progress", remedy="give one of the two")
     return Search(
         problem,
         chosen,

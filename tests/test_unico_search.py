@@ -257,7 +257,7 @@ def test_lanes_that_minimise_latency_have_curves_that_fall_in_latency(whole):
 @pytest.mark.parametrize("name", ["aimed", "finish"])
 def test_shares_are_below_one(name):
     for share in (-0.1, 1.0):
-        with pytest.raises(InputError, match=f"the argument `{name}`.*is {share:g}"):
+        with pytest.raises(InputError, match=f"argument `{name}`.*is {share:g}"):
             CodesignConfig(**{name: share})
 
 

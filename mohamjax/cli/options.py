@@ -54,6 +54,7 @@ _OPTIONS = {
     "vary": "--vary",
     "wanted": "--explain",
     "weights": "--weights",
+    "within": "--within",
 }
 """Options by the arguments of the library that they become."""
 

@@ -23,9 +23,7 @@ def chosen_space(
     """
     if template is not None:
         if space is not None:
-            raise InputError(
-                "has a space of its own", item="the argument `template`", remedy="leave out the argument `space`"
-            )
+            raise InputError("has a space of its own", argument="template", remedy="leave out the argument `space`")
         return template_space(as_template(template))
     if isinstance(space, HardwareSpace):
         return space
@@ -39,9 +37,7 @@ def settings(space: HardwareSpace, method: str, budget: str, *, preset: str = "o
         InputError: unknown budget or preset, or a setting that is none.
     """
     if budget not in BUDGETS:
-        raise InputError(
-            f"unknown budget {budget!r}", item="the argument `budget`", remedy=f"use one of {', '.join(BUDGETS)}"
-        )
+        raise InputError(f"unknown budget {budget!r}", argument="budget", remedy=f"use one of {', '.join(BUDGETS)}")
     known = CodesignConfig.__dataclass_fields__
     for name in changes:
         if name not in known:

@@ -108,15 +108,13 @@ class CodesignConfig:
         ):  # fmt: skip
             if getattr(self, name) not in known:
                 told = f"unknown {name} {getattr(self, name)!r}"
-                raise InputError(told, item=f"the argument `{name}`", remedy=f"use one of {', '.join(known)}")
+                raise InputError(told, argument=name, remedy=f"use one of {', '.join(known)}")
         for name in ("finish", "aimed"):
             if not 0 <= getattr(self, name) < 1:
                 told = f"is {getattr(self, name):g}"
-                raise InputError(told, item=f"the argument `{name}`", remedy="give a share from 0 to below 1")
+                raise InputError(told, argument=name, remedy="give a share from 0 to below 1")
         if self.power_cap_W is not None and not self.power_cap_W > 0:
-            raise InputError(
-                f"is {self.power_cap_W:g} W", item="the argument `power_cap_W`", remedy="give a number above 0"
-            )
+            raise InputError(f"is {self.power_cap_W:g} W", argument="power_cap_W", remedy="give a number above 0")
         try:
             self.bracket  # noqa: B018
         except ValueError as error:
@@ -184,9 +182,7 @@ def preset_changes(preset: str, method: str) -> dict[str, Any]:
         InputError: there is no such preset.
     """
     if preset not in PRESETS:
-        raise InputError(
-            f"unknown preset {preset!r}", item="the argument `preset`", remedy=f"use one of {', '.join(PRESETS)}"
-        )
+        raise InputError(f"unknown preset {preset!r}", argument="preset", remedy=f"use one of {', '.join(PRESETS)}")
     picks = {"acquisition": "mesmo"} if (preset, method) == ("unico", "unico") else {}
     return PRESETS[preset] | picks
 

@@ -34,7 +34,7 @@ class CodesignProblem:
         if self.technology.static_share is not None:
             raise InputError(
                 "counts static energy, and a hardware search has a leakage of its own",
-                item="the argument `technology`",
+                argument="technology",
                 remedy="leave static energy out, and give `leakage` in W per mm^2",
             )
         check_layers(self.application.unique_layers, self.space)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.errors import InputError
+from mohamjax.errors import Argument, InputError
 from mohamjax.hardware import PackageParameters, Technology, package_to_dict, technology_hash, template_to_dict
 from mohamjax.mapping import Mapping
 from mohamjax.runtime.programs import machinery
@@ -157,7 +157,7 @@ class HardwareSearch:
         """Checks what can be checked before anything is compiled."""
         if self.config.ppa == "unico-fit" and self.problem.space.name not in ("unico-edge", "unico-cloud"):
             raise InputError(
-                "is for unico-edge and unico-cloud", item="the argument `ppa=unico-fit`", remedy="leave it out"
+                "is for unico-edge and unico-cloud", argument=Argument("ppa", value="unico-fit"), remedy="leave it out"
             )
 
     def run(self) -> CodesignResult:
@@ -249,7 +249,8 @@ class HardwareSearch:
                 f"no hardware point takes {cap:g} W or less; the least that was met is {best:.3g} W"
                 if np.isfinite(best)
                 else "no hardware point has a valid mapping of every layer",
-                item="the argument `power_cap_W`" if np.isfinite(best) else f"space {self.problem.space.name}",
+                argument="power_cap_W" if np.isfinite(best) else None,
+                item=None if np.isfinite(best) else f"space {self.problem.space.name}",
                 remedy="raise it, or choose another space",
             )
         nests = self.lanes.mappings(history["index"][front], jax.tree.map(lambda leaf: leaf[front], history.genes))

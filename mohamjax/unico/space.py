@@ -345,9 +345,7 @@ def named_space(name: str) -> HardwareSpace:
         InputError: there is none of this name.
     """
     if name not in SPACES:
-        raise InputError(
-            f"unknown space {name!r}", item="the argument `space`", remedy=f"use one of {', '.join(SPACES)}"
-        )
+        raise InputError(f"unknown space {name!r}", argument="space", remedy=f"use one of {', '.join(SPACES)}")
     return _unico_ci() if name == "unico-ci" else _unico(name)
 
 
