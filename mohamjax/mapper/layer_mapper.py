@@ -48,7 +48,7 @@ class LayerMapper:
         layers: unique layers, U of them.
         templates: templates, T of them.
         technology: energy and area tables.
-        config: sizes and form; default MEDEA's 15 generations of 120, with immigrants, an archive and a descent of ours.
+        config: sizes and form; default MEDEA's 15 generations of 120, and an archive, immigrants and a descent of ours.
         rates: probabilities of the operators; default those that did best in our experiments. `presets` has both as
             MEDEA prints them.
         levels: L, at least those of every template; default the most of any.
