@@ -136,7 +136,7 @@ def test_hybrid_search_ends_with_its_victory_condition():
     # Each lane has seen 20 in a row without success, or has had its fill.
     assert 2 * 20 <= spent[0, 0] <= 2 * (config.most + config.chunk)
     longer = dataclasses.replace(mapper, settings=dataclasses.replace(config, evaluations=500))
-    assert longer.search(jax.random.key(1))[1][0, 0] >= 500
+    assert 500 <= longer.search(jax.random.key(1))[1][0, 0] <= 500 + 2 * config.chunk
 
 
 def test_unknown_baselines_are_refused():

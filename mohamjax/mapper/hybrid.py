@@ -206,12 +206,13 @@ def ask(state: HybridState, space: MapSpace, *, config: HybridConfig) -> tuple[H
 
 @functools.partial(jit_o1_plain_loops, static_argnames=("config",))
 def tell(
-    state: HybridState, tried: MappingGenes, values: Array, weights: Array, *, config: HybridConfig
+    state: HybridState, tried: MappingGenes, values: Array, weights: Array, limit: Array, *, config: HybridConfig
 ) -> tuple[HybridState, Array]:
     """The states after mappings of which the logarithms `[B, T * C, 3]` are given; whether a lane goes on, `[B]`."""
 
     def one(state: HybridState, tried: MappingGenes, values: Array) -> tuple[HybridState, Array]:
         _, exists = _numbers(state.lanes, config)
+        exists &= state.spent < limit
         cost = jnp.where(exists, product(values, weights).reshape(exists.shape), jnp.inf)
         lane, exists = _told(state.lanes, cost, exists, config.victory)
         values = jnp.where(exists.reshape(-1, 1), values, jnp.inf)
@@ -235,11 +236,12 @@ def hybrid_block(
     keys: Array, context: MapperContext, weights: Array, evaluate: Evaluate, config: HybridConfig
 ) -> tuple[Archive, MappingGenes, np.ndarray]:
     """Searches B problems side by side, until all lanes of all of them have ended; as `gamma.gamma_block`."""
+    limit = jnp.int32(config.evaluations or 2**31 - 1)  # of each problem: the others of a block go on
     static = dataclasses.replace(config, evaluations=min(config.evaluations, 1))  # programs serve any number of them
     state, going = start(keys, context.space, config=static), True
     while going:
         state, tried = ask(state, context.space, config=static)
-        state, open_ = tell(state, tried, evaluate(tried), weights, config=static)
+        state, open_ = tell(state, tried, evaluate(tried), weights, limit, config=static)
         more = np.asarray(state.spent) < config.evaluations if config.evaluations else np.asarray(open_)
         going = bool(np.any(more))
     archive, best, spent = jax.device_get((state.archive, state.best, state.spent))

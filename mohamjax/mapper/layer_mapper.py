@@ -48,8 +48,9 @@ class LayerMapper:
         layers: unique layers, U of them.
         templates: templates, T of them.
         technology: energy and area tables.
-        config: sizes; default the MEDEA paper's 15 generations of 120.
-        rates: probabilities of the operators; default those that did best in our experiments.
+        config: sizes and form; default MEDEA's 15 generations of 120, and an archive, immigrants and a descent of ours.
+        rates: probabilities of the operators; default those that did best in our experiments. `presets` has both as
+            MEDEA prints them.
         levels: L, at least those of every template; default the most of any.
         max_children: least room of the cost model's tables over children. One number for several calls lets them share
             their programs; what the problems need is added in any case (`children_room`).
