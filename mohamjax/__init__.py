@@ -29,7 +29,7 @@ from mohamjax.version import __version__
 if TYPE_CHECKING:
     from mohamjax import emo as emo
     from mohamjax.api import codesign as codesign
-    from mohamjax.api import evaluate_mappings as evaluate_mappings
+    from mohamjax.api import decide as decide
     from mohamjax.api import load_onnx as load_onnx
     from mohamjax.api import map_layers as map_layers
     from mohamjax.api import read_designs as read_designs
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mohamjax.hardware import PackageParameters as Package
     from mohamjax.io.batch import evaluate_files as evaluate_files
     from mohamjax.mapper.random_mappings import sample_mappings as sample_mappings
+    from mohamjax.mapping.own_costs import evaluate_mappings as evaluate_mappings
     from mohamjax.problem.design_problem import DesignProblem as DesignProblem
     from mohamjax.problem.evaluation import evaluate as evaluate
     from mohamjax.problem.evaluation import report as report
@@ -97,7 +98,7 @@ _HOMES = {
     "design_dimensions": "search.unit_cube",
     "evaluate": "problem.evaluation",
     "evaluate_files": "io.batch",
-    "evaluate_mappings": "api",
+    "evaluate_mappings": "mapping.own_costs",
     "load_onnx": "api",
     "load_scenario": "workload",
     "map_layers": "api",

@@ -97,12 +97,14 @@ class Contents(TypedDict):
     Attributes:
         format: the format.
         mohamjax: version that made it.
+        cycle_s: seconds of a clock cycle.
         objectives: of the fronts.
         results: one part for each result.
     """
 
     format: str
     mohamjax: str
+    cycle_s: float
     objectives: list[Objective]
     results: list[Part]
 

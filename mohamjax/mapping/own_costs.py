@@ -1,0 +1,174 @@
+"""Costs of loop nests, each on the hardware that it needs itself: the loop-nest model as `mj.evaluate_mappings`."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import core as jax_core
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    Technology,
+    Template,
+    TemplateArrays,
+    as_technology,
+    as_template,
+    fits,
+    template_arrays,
+)
+from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.cost import offchip_bytes
+from mohamjax.mapping.nest import LayerArrays, Mapping, leading_axes
+from mohamjax.mapping.padding import MOST_PADDED
+from mohamjax.mapping.space import layer_arrays
+from mohamjax.mapping.tables import need_children, on_own_hardware
+from mohamjax.runtime.blocks import in_blocks
+from mohamjax.runtime.struct import Rows, cast, record
+from mohamjax.workload import Layer, UniqueLayer, WorkloadShape
+
+
+@record
+class MappingCosts(Rows):
+    """Costs of mappings, each on its own minimal hardware; leaves have the leading axes of the mappings.
+
+    Attributes:
+        valid: `[]` bool, the factors multiply to the layer's bounds, or to padded ones, and all fits the template's
+            largest sizes.
+        padded: `[]` bool, they multiply to padded bounds, up to a third above the layer's (`mapping.padding`): all the
+            work of the larger problem is counted.
+        objectives: `[3]` float, latency [cycles, no off-chip limit], energy [pJ], area [um^2]; +inf where not valid.
+        cycles: `[]` float, with the limits of the template's own off-chip memory.
+        offchip_bytes: `[]` float, read from and written to the off-chip level.
+        capacity: `[V]` float, words per instance of the minimal hardware; inf where unlimited.
+        fanout: `[V, 2]` float, its fanout.
+        reason: `[]` int32, 0, or why the template is too small, an index into `mapping.REASONS`; -1 where the factors
+            multiply to neither.
+    """
+
+    valid: jax.Array
+    padded: jax.Array
+    objectives: jax.Array
+    cycles: jax.Array
+    offchip_bytes: jax.Array
+    capacity: jax.Array
+    fanout: jax.Array
+    reason: jax.Array
+
+    _axes = 0
+
+    def _first(self) -> Any:
+        return self.valid
+
+
+def evaluate_mappings(
+    mappings: Mapping,
+    layer: Layer | UniqueLayer | WorkloadShape | LayerArrays,
+    template: str | os.PathLike[str] | Template | TemplateArrays,
+    *,
+    technology: Technology | str | os.PathLike[str] | None = None,
+    max_children: int | None = None,
+    block_size: int = 1024,
+) -> MappingCosts:
+    """Costs of loop nests of one layer on one template: the loop-nest model, jitted.
+
+    Composes with `jit` and `vmap`, over a technology as well. Compiles once per shapes, `max_children` and
+    `block_size`, whatever the layer and the template. The template's dataflow constraints are not looked at.
+
+    Args:
+        mappings: one loop nest, or many with a leading axis `[B]`, e.g. `tables.mapping[u, t]`.
+        layer: the layer, its shape, or its arrays.
+        template: name, file, `Template`, or arrays of one template; levels may be padded.
+        technology: energy and area tables, or a name or file; default the packaged ones.
+        max_children: static, children per level that the tables for wires have room for: 0 compiles a third faster, for
+            mappings that never run P along a level's children together with R, or Q with S; default what concrete
+            mappings need, and the most where they are traced.
+        block_size: static, mappings evaluated at once.
+
+    Returns:
+        `MappingCosts`.
+
+    Raises:
+        ValueError: a shape or dtype is wrong, at trace time.
+        InputError: the template does not run the layer's type.
+
+    Examples:
+        >>> nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)  # of layer 0 on template 0
+        >>> costs = mj.evaluate_mappings(nests, problem.application.unique_layers[0], "simba")
+        >>> costs.objectives.shape, bool(jnp.all(costs.valid))
+        ((16, 3), True)
+    """
+    technology = as_technology(technology)
+    if not isinstance(template, TemplateArrays):
+        template = as_template(template)
+    if isinstance(template, Template) and isinstance(layer, Layer | UniqueLayer):
+        reason = fits(template, layer.type, layer.shape)
+        if reason is not None:
+            raise InputError(reason, item="evaluate_mappings", remedy="take another template")
+    levels = np.shape(mappings.temporal)[-2] if np.ndim(mappings.temporal) >= 2 else 0
+    if isinstance(template, Template):
+        if len(template.levels) > levels:
+            raise ValueError(
+                f"mappings.temporal: expected {len(template.levels)} levels or more, got shape "
+                f"{np.shape(mappings.temporal)}"
+            )
+        arrays = template_arrays([template], technology, levels=levels)
+        arrays = jax.tree.map(lambda leaf: leaf[0], arrays)
+    else:
+        arrays = template
+    if isinstance(layer, Layer | UniqueLayer):
+        layer = layer.shape
+    if isinstance(layer, WorkloadShape):
+        layer = layer_arrays(layer)
+    if np.ndim(arrays.component) != 1:
+        raise ValueError(f"template: expected arrays of one template, got a leading axis: {np.shape(arrays.component)}")
+    lead = leading_axes(layer, mappings, arrays.machine.keep.shape)
+    if len(lead) > 1 or np.ndim(layer.bounds) > 1:
+        raise ValueError(f"mappings, layer: expected many mappings of one layer, got leading axes {lead}; use jax.vmap")
+    if max_children is None:
+        spatial = mappings.spatial
+        known = not isinstance(spatial, jax_core.Tracer)
+        double = arrays.machine.capacity.dtype == jnp.float64
+        max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1, double=double).any() else 0
+    dtype = arrays.machine.capacity.dtype
+    technology = cast(technology, dtype)
+    rows = mappings if lead else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
+    costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)
+    return costs if lead else jax.tree.map(lambda leaf: leaf[0], costs)
+
+
+@functools.partial(jax.jit, static_argnames=("max_children", "block_size"))
+def _costs(
+    mappings: Mapping,
+    layer: LayerArrays,
+    template: TemplateArrays,
+    technology: Technology,
+    *,
+    max_children: int,
+    block_size: int,
+) -> MappingCosts:
+    def block(nests: Mapping) -> MappingCosts:
+        last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), nests)
+        own = on_own_hardware(layer, last, template, technology, max_children=max_children)
+        factors = jnp.prod(last.temporal, axis=0) * jnp.prod(last.spatial, axis=(0, 1))
+        bounds = jnp.asarray(layer.bounds)[:, None]
+        whole = jnp.all((factors >= bounds) & (factors <= bounds * MOST_PADDED), axis=0)
+        valid = whole & (own.reason == 0)
+        machine = own.machine
+        costs: dict[str, Any] = {
+            "valid": valid,
+            "padded": whole & jnp.any(factors > bounds, axis=0),
+            "objectives": jnp.where(valid, jnp.stack([own.cycles.onchip, own.energy.total, own.area]), jnp.inf),
+            "cycles": own.cycles.total,
+            "offchip_bytes": offchip_bytes(own.counts, machine),
+            "capacity": own.capacity,
+            "fanout": own.fanout,
+            "reason": jnp.where(whole, own.reason, -1),
+        }
+        return MappingCosts(**jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), costs))
+
+    return in_blocks(block, mappings, block_size)
