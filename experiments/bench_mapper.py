@@ -71,7 +71,10 @@ def methods(default: MapperConfig) -> dict[str, tuple[MapperConfig, MapperRates]
         "without descent": (bred, MapperRates()),
         "without descent, equal objectives may repeat": (dataclasses.replace(bred, distinct=False), MapperRates()),
         **{f"without descent and {words}": (bred, rates) for words, rates in off.items()},
-        "our operators at the MEDEA paper's rates, equal objectives may repeat": (dataclasses.replace(bred, distinct=False), PAPER_RATES),
+        "our operators at the MEDEA paper's rates, equal objectives may repeat": (
+            dataclasses.replace(bred, distinct=False),
+            PAPER_RATES,
+        ),
     }
 
 
