@@ -366,7 +366,7 @@ def map_layers(
     chosen = mapper_preset(preset)
     if method is not None and (preset != "default" or config is not None or devices is not None):
         remedy = "leave out `preset`, `config` and `devices`, or `method`"
-        raise InputError("are for our own mapper", item=f"method {method!r}", remedy=remedy)
+        raise InputError("preset, config and devices are for our own mapper", item=f"method {method!r}", remedy=remedy)
     if config is None:
         config = chosen.config or Settings.preset(_budget(budget)).mapper
     if padding is not None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapping_cases import LEVELS, PRIMES, TECHNOLOGY, TEMPLATES, quick_jit, random_shape, space, toy, violations
 
+import mohamjax as mj
 from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.hardware import describe, load_template, template_arrays, template_from_dict, template_to_dict
@@ -36,7 +37,7 @@ from mohamjax.mapping.space import (
     sample,
     slot_factors,
 )
-from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
+from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, UniqueLayer, WorkloadShape
 
 SEEDS = st.integers(0, 2**31 - 1)
 WHERE = st.integers(0, len(TEMPLATES) - 1)
@@ -179,6 +180,19 @@ def test_presets_are_what_the_papers_print():
     assert [float(x) for x in (moham.rates.random, moham.rates.fill)] == pytest.approx([0.4, 0.2])
     with pytest.raises(InputError, match=r"unknown preset 'paper' of the mapper; use one of default, medea"):
         mapper_preset("paper")
+
+
+def test_map_layers_refuses_what_does_not_go_together():
+    layer = Layer("only", "conv", "Conv", WorkloadShape(K=4))
+    problem = mj.DesignProblem(ApplicationModel("toy", (Network("net", (layer,)),)), templates="simba")
+    with pytest.raises(InputError, match="unknown preset 'paper' of the mapper"):
+        mj.map_layers(problem, preset="paper")
+    with pytest.raises(
+        InputError, match="method 'cosa': preset, config and devices are for our own mapper"
+    ):
+        mj.map_layers(problem, preset="medea", method="cosa")
+    with pytest.raises(InputError, match="unknown method 'magic'"):
+        mj.map_layers(problem, method="magic")
 
 
 def test_settings_refuse_what_does_not_go_together():

@@ -108,6 +108,6 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str, latency: str
     heading(
         figure,
         title,
-        f"log axes, smaller is lower; latency {latency}; each mapping on its own minimal hardware",
+        f"log axes, smaller is lower; latency {latency}; each on its own minimal hardware",
     )
     return figure
