@@ -53,7 +53,8 @@ def run(
     from mohamjax.workload import load_ensemble
 
     told = "has nothing to say over several application models"
-    options.refuse(told, inject=arguments.inject, bulk=arguments.bulk, seeds=arguments.seeds)
+    given = {"inject": arguments.inject, "bulk": arguments.bulk, "seeds": arguments.seeds}
+    options.refuse(told, **given, depthwise=arguments.depthwise)
 
     def read() -> Any:
         settings = settings_of(arguments)
