@@ -37,9 +37,11 @@ from mohamjax.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.jobs.job_problem import objective_names
 from mohamjax.jobs.scheduler import JobFront, run_method
 from mohamjax.jobs.table import JobTable
+from mohamjax.mapper.baselines import BaselineMapper
 from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.one_axis import over_one_axis
+from mohamjax.mapper.presets import mapper_preset
 from mohamjax.mapping import (
     LayerArrays,
     Mapping,
@@ -461,6 +463,9 @@ def map_layers(
     budget: str = "small",
     seed: int = 0,
     *,
+    preset: str = "default",
+    method: str | None = None,
+    cost: str = "edp",
     config: MapperConfig | None = None,
     padding: bool | None = None,
     one_axis: bool = False,
@@ -468,15 +473,21 @@ def map_layers(
     cache: bool | str | os.PathLike[str] = False,
     devices: DevicesLike = None,
 ) -> MappingTables:
-    """Searches the Pareto set of mappings of every layer on every template that runs it (MEDEA).
+    """Searches the Pareto set of mappings of every layer on every template that runs it, after MEDEA.
 
-    The tables are those that `search` of the same budget and seed finds for itself.
+    By default operators, rates and a final descent are ours, and the tables those that `search` of the same budget and
+    seed finds for itself. `preset="medea"` is the mapper that the MEDEA paper prints.
 
     Args:
         problem: the problem.
-        budget: `tiny`, `small` or `paper`.
+        budget: `tiny`, `small` or `paper`; a preset other than the default says itself how much is evaluated.
         seed: of all randomness.
-        config: sizes of the mapper instead of the budget's.
+        preset: a key of `mapper.MAPPER_PRESETS`: `default`; `medea`, operators, rates and sizes as its paper prints
+            them; `medea-released`, as its code has them; `moham-released`, as MOHaM's code sets them.
+        method: another mapper on the same cost model instead, which gives one mapping per layer: `cosa`, `gamma` or
+            `hybrid` (`mapper.BaselineMapper`); neither `budget` nor `cache` matters then.
+        cost: what `gamma` and `hybrid` minimise: `latency`, `energy`, `area` or `edp`.
+        config: sizes and form of the mapper instead of the budget's or the preset's.
         padding: whether mappings may cover larger bounds than a layer's (docs/concepts/mapper.md); default as `config`
             says, which is yes.
         one_axis: a dimension runs along X or along Y of a level's children and not along both, as in Timeloop's own
@@ -490,15 +501,19 @@ def map_layers(
         The tables, `[U, T, M, ...]`, NumPy leaves; the same for any devices, but for rounding on accelerators.
 
     Raises:
-        InputError: there is no such budget, or there are not so many devices.
+        InputError: there is no such budget, preset, method or cost, or there are not so many devices.
 
     Examples:
         >>> found = mj.map_layers(problem, budget="tiny", seed=0)
         >>> found.count.shape  # Pareto sets: unique layers, templates
         (2, 2)
     """
+    chosen = mapper_preset(preset)
+    if method is not None and (preset != "default" or config is not None or devices is not None):
+        remedy = "leave out `preset`, `config` and `devices`, or `method`"
+        raise InputError("are for our own mapper", item=f"method {method!r}", remedy=remedy)
     if config is None:
-        config = Settings.preset(_budget(budget)).mapper
+        config = chosen.config or Settings.preset(_budget(budget)).mapper
     if padding is not None:
         config = dataclasses.replace(config, padding=padding)
     key, _, _ = search_keys(seed)
@@ -506,11 +521,14 @@ def map_layers(
     told = progress if callable(progress) else ProgressLines().mapping if progress else None
 
     def mapped(templates: Sequence[Template]) -> MappingTables:
+        if method is not None:
+            return BaselineMapper(layers, templates, problem.technology, method, cost=cost).search(key)[0]
         mapper = LayerMapper(
             layers,
             templates,
             problem.technology,
             config,
+            rates=chosen.rates,
             progress=told,
             cache=_store(cache),
             devices=chosen_devices(devices),

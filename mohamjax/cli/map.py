@@ -43,6 +43,26 @@ def add_parser(verbs: options.Verbs) -> None:
     options.add_hardware(parser, "--template")
     parser.add_argument("--budget", help="how many mappings to evaluate: tiny, small (default) or paper")
     parser.add_argument(
+        "--preset",
+        help="operators, rates and sizes of the search: default; medea, as its paper prints them (15 generations of "
+        "120, nothing of ours); medea-released, as its code has them; or moham-released, as MOHaM's code sets them",
+    )
+    parser.add_argument(
+        "--method",
+        help="another mapper on the same cost model instead, as a baseline that gives one mapping per layer: cosa (a "
+        "mixed-integer program like CoSA's), gamma (a genetic algorithm like GAMMA's) or hybrid (Timeloop's hybrid "
+        "search)",
+    )
+    parser.add_argument(
+        "--cost", help="what --method gamma or hybrid minimises: latency, energy, area or edp (default), their product"
+    )
+    parser.add_argument(
+        "--sieve",
+        action="store_true",
+        help="choose mappings for whole networks as MEDEA does: from the ten best of each layer in latency and energy, "
+        "by random search of weighted sums, the area that of the largest layer's chip",
+    )
+    parser.add_argument(
         "--exhaustive", action="store_true", help="evaluate every mapping instead: the true Pareto sets of small spaces"
     )
     parser.add_argument(
@@ -92,12 +112,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     import jax
 
     from mohamjax.io import given_mappings, mapping_cache, prepare_folder
-    from mohamjax.mapper import LayerMapper, network_choices
+    from mohamjax.mapper import BaselineMapper, LayerMapper, mapper_preset, network_choices, sieved_choices
     from mohamjax.plot.style import known_format
 
     _check_options(arguments)
     devices = spread.devices_of(arguments)
-    config = _mapper(arguments)
+    config, rates = _mapper(arguments), mapper_preset(arguments.preset or "default").rates
     setup = _setup(arguments)
     given = given_mappings(arguments.inject, setup)
     if arguments.out == arguments.nests == "-":
@@ -111,11 +131,16 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
 
     def search(templates: Sequence[Template]) -> MappingTables:
+        if arguments.method is not None:
+            layers, cost = setup.application.unique_layers, arguments.cost or "edp"
+            baseline = BaselineMapper(layers, templates, setup.technology, arguments.method, cost=cost)
+            return baseline.search(search_key)[0]
         mapper = LayerMapper(
             setup.application.unique_layers,
             templates,
             setup.technology,
             config,
+            rates=rates,
             progress=terminal.mapping,
             cache=None if arguments.no_mapping_cache else mapping_cache(),
             devices=devices,
@@ -129,7 +154,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))
         return STOPPED
     terminal.close()
-    _write(arguments, terminal, setup, tables, network_choices(network_key, setup, tables))
+    choose = sieved_choices if arguments.sieve else network_choices
+    _write(arguments, terminal, setup, tables, choose(network_key, setup, tables))
     return 0
 
 
@@ -143,8 +169,24 @@ def _check_options(arguments: argparse.Namespace) -> None:
             no_mapping_cache=arguments.no_mapping_cache,
             devices=arguments.devices,
         )
+        refuse("is for a search", preset=arguments.preset, method=arguments.method)
     else:
         refuse("is for an enumeration", "add --exhaustive, or leave it out", limit=arguments.limit)
+    if arguments.preset not in (None, "default"):
+        refuse("a preset says how much is evaluated", "leave out either option", budget=arguments.budget)
+    if arguments.method is None:
+        refuse("is for another mapper", "add --method gamma or hybrid, or leave it out", cost=arguments.cost)
+    else:
+        refuse(
+            f"is not for --method {arguments.method}",
+            budget=arguments.budget,
+            preset=arguments.preset,
+            inject=arguments.inject,
+            devices=arguments.devices,
+            no_mapping_cache=arguments.no_mapping_cache,
+        )
+    if arguments.method == "cosa":
+        refuse("cosa has an objective of its own", cost=arguments.cost)
     if arguments.one_axis:
         refuse("mappings of yours may use both axes", "leave out either option", inject=arguments.inject)
 
@@ -167,9 +209,15 @@ def _setup(arguments: argparse.Namespace) -> Setup:
 
 
 def _mapper(arguments: argparse.Namespace) -> MapperConfig:
-    """Sizes of the search; complains about an unknown budget."""
+    """Sizes of the search; complains about an unknown budget, preset or method."""
+    from mohamjax.mapper import check_baseline, mapper_preset
     from mohamjax.search import BUDGETS, Settings
 
+    if arguments.method is not None:
+        check_baseline(arguments.method, arguments.cost or "edp")
+    own = mapper_preset(arguments.preset or "default").config
+    if own is not None:
+        return own
     config = BUDGETS[Settings.preset(arguments.budget or "small").budget].mapper
     return dataclasses.replace(config, padding=not arguments.no_pad)
 

@@ -14,6 +14,7 @@ _OPTIONS = {
     "budget": "--budget",
     "columns": "--column",
     "coordinator": "--coordinator",
+    "cost": "--cost",
     "cost_model": "--cost-model",
     "depthwise": "--depthwise",
     "designs": "--inject",

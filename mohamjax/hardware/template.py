@@ -62,6 +62,7 @@ class Level:
         hop_energy_pJ: Energy per word and hop of the network to its children; None = wires, whose energy follows
             from the technology and from the width of a child's tile.
         granularity_rows: Capacities are multiples of this many rows; 0 = any number of words.
+        may_bypass: Which of those that it stores a mapping may let pass by instead.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Level:
     shared_bandwidth: float | None = None
     hop_energy_pJ: float | None = 0.0
     granularity_rows: int = 0
+    may_bypass: tuple[bool, bool, bool] = (False, False, False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +153,11 @@ class Template:
     def layer_types(self) -> tuple[str, ...]:
         """Layer types that it runs."""
         return tuple(t for t in LAYER_TYPES if self.runs(t))
+
+    @property
+    def bypasses(self) -> bool:
+        """Whether it leaves any bypass to the mapping."""
+        return any(any(level.may_bypass) for level in self.levels)
 
     @functools.cached_property
     def level_names(self) -> tuple[str, ...]:
@@ -286,6 +293,8 @@ def _level_to_dict(level: Level) -> dict[str, object]:
     elif component.cls == "fixed":
         out["costs"] = dict(zip(COST_KEYS, component.fixed, strict=True))
     out["keep"] = [space for space, kept in zip(DATA_SPACES, level.keep, strict=True) if kept]
+    if any(level.may_bypass):
+        out["may_bypass"] = [space for space, free in zip(DATA_SPACES, level.may_bypass, strict=True) if free]
     if level.capacity_words is not None:
         out["capacity_words"] = level.capacity_words
     out |= {"word_bits": level.word_bits, "block_words": level.block_words, "fanout": list(level.fanout)}

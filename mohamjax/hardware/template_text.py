@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mohamjax.dims import DATA_SPACES, DIMS
-from mohamjax.hardware.template import Limits, Template
+from mohamjax.hardware.template import Level, Limits, Template
 
 
 def describe(template: Template) -> str:
@@ -20,7 +20,7 @@ def describe(template: Template) -> str:
             (
                 level.name,
                 level.component.cls,
-                "".join(space[0] for space, kept in zip(DATA_SPACES, level.keep, strict=True) if kept) or "-",
+                _keeps(level),
                 "-" if level.capacity_words is None else str(level.capacity_words),
                 f"{level.word_bits} x {level.block_words}",
                 str(instances),
@@ -59,6 +59,16 @@ def describe(template: Template) -> str:
             ],
         )
     return "\n".join(lines)
+
+
+def _keeps(level: Level) -> str:
+    """Initials of what a level keeps, in brackets where a mapping may let it pass by."""
+    names = [
+        f"({space[0]})" if free else space[0]
+        for space, kept, free in zip(DATA_SPACES, level.keep, level.may_bypass, strict=True)
+        if kept
+    ]
+    return "".join(names) or "-"
 
 
 def _limits_text(limits: Limits) -> str:

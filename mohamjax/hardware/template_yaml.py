@@ -39,7 +39,7 @@ from mohamjax.reader import as_given, found, read_yaml, suggestion
 
 _PACKAGED = ("eyeriss", "simba", "shidiannao")
 
-_VARIANTS = ("eyeriss-released",)
+_VARIANTS = ("eyeriss-released", "simba-medea")
 
 
 def packaged_templates() -> tuple[str, ...]:
@@ -138,6 +138,10 @@ class LevelForm(Form):
     dram_type: DramType | None = None
     costs: Costs | None = None
     keep: list[DataSpace] | None = None
+    may_bypass: (
+        Annotated[list[DataSpace], Meta(description="of those that it keeps, which a mapping may let pass by instead")]
+        | None
+    ) = None
     capacity_words: Whole | None = None
     word_bits: Whole | None = None
     block_words: Whole | None = None
@@ -286,6 +290,13 @@ def _check_level(form: LevelForm, outermost: bool, fail: Callable[[str, str, str
     if outermost and form.keep is not None and not set(keep) >= set(DATA_SPACES):
         lost = next(space for space in DATA_SPACES if space not in keep)
         raise fail("keep", f"the outermost level does not keep {lost}", f"let it keep all of {', '.join(DATA_SPACES)}")
+    stray = [space for space in form.may_bypass or () if outermost or space not in keep]
+    if stray:
+        raise fail(
+            "may_bypass",
+            f"the off-chip memory keeps {stray[0]} always" if outermost else f"the level does not keep {stray[0]}",
+            "name data spaces that `keep` names, of an on-chip level",
+        )
     if kind == "dummy" and keep:
         raise fail("keep", "a level of kind 'dummy' stores nothing", "remove `keep`, or choose another kind")
     if kind not in ("sram", "rf", "reg"):
@@ -312,6 +323,7 @@ def _check_level(form: LevelForm, outermost: bool, fail: Callable[[str, str, str
 
 def _level(form: LevelForm, word_bits: int) -> Level:
     kept = DATA_SPACES if form.keep is None and form.kind == "dram" else form.keep or ()
+    free = form.may_bypass or ()
     cost = form.costs
     fixed = (0.0, 0.0, 0.0) if cost is None else (cost.read_energy_pJ, cost.write_energy_pJ, cost.area_um2)
     component = form.component or _CLASS_OF_KIND[form.kind]
@@ -330,6 +342,7 @@ def _level(form: LevelForm, word_bits: int) -> Level:
         shared_bandwidth=_finite(form.shared_bandwidth),
         hop_energy_pJ=None if form.hop_energy_pJ == "wire" else form.hop_energy_pJ or 0.0,
         granularity_rows=_ROWS_OF_KIND[form.kind] if rows is None else rows,
+        may_bypass=(DATA_SPACES[0] in free, DATA_SPACES[1] in free, DATA_SPACES[2] in free),
     )
 
 

@@ -195,7 +195,8 @@ class _Given:
         unique: UniqueLayer = self.application.unique_layers[layer]
         machine = jax.tree.map(lambda leaf: leaf[template], self.machines)
         primes = prime_slots([unique])
-        space = pair_space(unique, self.templates[template], machine, self.levels, primes, padding=padding)
+        kind = self.templates[template]
+        space = pair_space(unique, kind, machine, (self.levels, primes, kind.bypasses), padding=padding)
         encode(mapping, space, source=place.file, item=place.item)
         self.found.setdefault((layer, template), []).append(mapping)
 

@@ -183,7 +183,8 @@ class NestStore:
 
     def _space(self, unique: int, owner: int, bounds: Sequence[Sequence[int]] | None = None) -> MapSpace:
         layer, kind = self.application.unique_layers[unique], self.templates[owner]
-        limits = constraints(kind, layer.type, layer.shape, self.levels)
+        bypasses = any(template.bypasses for template in self.templates)
+        limits = constraints(kind, layer.type, layer.shape, self.levels, bypasses=bypasses)
         machine = jax.tree.map(lambda leaf: leaf[owner], self._largest)
         if bounds is None:
             return map_space(layer.shape, limits, machine, self._primes)

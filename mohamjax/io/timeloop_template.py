@@ -58,8 +58,10 @@ def template_constraints(template: Template, layer_type: str) -> dict[str, objec
     """
     targets: list[abc.Mapping[str, object]] = []
     for level, rule in reversed([*zip(template.levels, template.rule(layer_type), strict=True)]):
-        kept = [space for space, keep in zip(DATA_SPACES, level.keep, strict=True) if keep]
-        bypassed = [space for space in DATA_SPACES if space not in kept]
+        stored = [space for space, keep in zip(DATA_SPACES, level.keep, strict=True) if keep]
+        bypassed = [space for space in DATA_SPACES if space not in stored]
+        free = [space for space, may in zip(DATA_SPACES, level.may_bypass, strict=True) if may]
+        kept = [space for space in stored if space not in free]  # what is in neither list is the mapper's to choose
         targets.append({"target": level.name, "type": "bypass", "keep": kept, "bypass": bypassed})
         temporal = {"target": level.name, "type": "temporal", "factors": _factors(rule.temporal)}
         if rule.order:

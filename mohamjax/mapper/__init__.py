@@ -1,25 +1,39 @@
 """The layer mapper (MEDEA): Pareto sets of mappings of every layer on every template, and its enumeration."""
 
+from mohamjax.mapper.baselines import COSTS, METHODS, BaselineMapper, check_baseline
 from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.exhaustive import Enumeration, ExhaustiveProgress, SpaceSize, space_size
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.network_level import NetworkChoice, network_choices
-from mohamjax.mapper.one_axis import one_axis_templates, over_one_axis
+from mohamjax.mapper.one_axis import kept_templates, one_axis_templates, over_one_axis, over_variants
+from mohamjax.mapper.presets import MAPPER_PRESETS, MapperPreset, mapper_preset
 from mohamjax.mapper.random_mappings import sample_mappings
+from mohamjax.mapper.sieve import SieveConfig, sieved_choices
 from mohamjax.mapper.stores import TableStore
 
 __all__ = [
+    "COSTS",
+    "MAPPER_PRESETS",
+    "METHODS",
+    "BaselineMapper",
     "Enumeration",
     "ExhaustiveProgress",
     "LayerMapper",
     "MapperConfig",
+    "MapperPreset",
     "MapperProgress",
     "NetworkChoice",
+    "SieveConfig",
     "SpaceSize",
     "TableStore",
+    "check_baseline",
+    "kept_templates",
+    "mapper_preset",
     "network_choices",
     "one_axis_templates",
     "over_one_axis",
+    "over_variants",
     "sample_mappings",
+    "sieved_choices",
     "space_size",
 ]

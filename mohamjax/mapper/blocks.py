@@ -192,14 +192,19 @@ class BlockSearch:
             genes = jax.eval_shape(lambda given: jax.tree.map(lambda leaf: leaf[:, :count], given), block.given)
         else:
             sizes = Sizes(config.population, config.immigrants, config.archive)
-            static: dict[str, object] = {"search": programs.mapping_search(sizes, config.distinct, dtype)}
+            search = programs.mapping_search(sizes, config.distinct, dtype, config.operators)
+            static: dict[str, object] = {"search": search}
             first = keys, space, block.given, block.is_given
             state, genes = programs.start.eval_shape(*first, **static)
             archive = state.archive
             own["ask"] = _Wanted(programs.ask, (state, space), (self.rates,), static)
             own["start"] = _Wanted(programs.start, first, (), static)
             own["tell"] = _Wanted(programs.tell, (state, genes, values), (), static)
+            if config.front == "population":
+                own["survivors"] = _Wanted(programs.survivors, (state,), (), {"capacity": config.archive})
         kind: dict[str, object] = {"fixed": config.fixed, "max_children": self.max_children}
+        if config.scale == "linear":
+            kind["linear"] = True
         wanted = {
             "evaluate": _Wanted(programs.evaluate, (genes, space, template), (technology,), kind),
             **own,
@@ -310,7 +315,8 @@ class _Work:
             state = self.call["tell"](state, genes, self.evaluate(genes))
             jax.block_until_ready(state)
             self.search.tally.report(self.real * self.search.count)
-        return state.archive, tried
+        archive = state.archive if config.front == "archive" else self.call["survivors"](state)
+        return archive, tried
 
     def descend(self, archive: Archive, tried: Array) -> Archive:
         """The archives after the rounds of descent: their members' neighbours are evaluated until none is left."""

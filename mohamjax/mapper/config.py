@@ -5,13 +5,21 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from mohamjax.errors import InputError
 from mohamjax.runtime.checks import check_whole
 from mohamjax.runtime.platforms import accelerated
+
+CHOICES = {
+    "operators": ("own", "medea", "medea-released"),
+    "scale": ("log", "linear"),
+    "front": ("archive", "population"),
+}
+"""What the settings of the mapper that are words may be; the default comes first."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MapperConfig:
-    """Sizes of the mapper; static.
+    """Sizes of the mapper, and its form; static.
 
     Attributes:
         population: P, individuals per problem.
@@ -32,6 +40,12 @@ class MapperConfig:
         distinct: mappings with equal objectives count once in survival.
         padding: mappings may cover larger bounds than those of the layer, a few per dimension (`mapping.padding`); all
             work of the padded problem then counts.
+        operators: `own` (`mapper.mapping_operators`), `medea` as the paper prints them or `medea-released` as its code
+            has them (`mapper.medea`).
+        scale: crowding distances are those of the objectives' logarithms, `log`, or, as NSGA-II's, of the objectives
+            themselves, `linear`.
+        front: what the sets are taken from: an `archive` of all that was evaluated, or the first front of the final
+            `population`, which no descent follows.
     """
 
     population: int = 120
@@ -45,6 +59,9 @@ class MapperConfig:
     fixed: bool = False
     distinct: bool = True
     padding: bool = True
+    operators: str = "own"
+    scale: str = "log"
+    front: str = "archive"
 
     @property
     def evaluations(self) -> int:
@@ -67,6 +84,24 @@ class MapperConfig:
             "population": 4, "generations": 0, "immigrants": 0, "descent": 0, "archive": 6, "entries": 6, "block": 0,
             "threads": 0,
         })  # fmt: skip
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r}",
+                    item="mapper settings",
+                    remedy=f"use one of {', '.join(choices)}",
+                )
+        if self.front == "population" and self.descent:
+            raise InputError(
+                f"descent is {self.descent}, but the result is the front of the final population",
+                item="mapper settings",
+                remedy="set descent to 0, or front to archive",
+            )
+
+    def content(self) -> dict[str, object]:
+        """All that sets depend on, for hashes; a word that is at its default is left out."""
+        fields = {k: v for k, v in dataclasses.asdict(self).items() if k not in ("block", "threads")}
+        return {k: v for k, v in fields.items() if k not in CHOICES or v != CHOICES[k][0]}
 
 
 @dataclasses.dataclass(frozen=True)

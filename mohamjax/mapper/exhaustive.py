@@ -35,6 +35,7 @@ import numpy as np
 from mohamjax.dims import C, K, N, P, Q, R, S, tensor_words
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, fits
+from mohamjax.mapper.one_axis import kept_templates, over_variants
 from mohamjax.mapper.problems import MapperContext, children_room, context
 from mohamjax.mapper.sets import undominated
 from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate_sets
@@ -329,7 +330,8 @@ def space_size(
     Raises:
         InputError: the template does not run layers of this type.
     """
-    return _Space(context(layer, template, technology, padding=padding), limit).size
+    sizes = [_Space(context(layer, kept, technology, padding=padding), limit).size for kept in kept_templates(template)]
+    return SpaceSize(*(sum(numbers) for numbers in zip(*map(dataclasses.astuple, sizes), strict=True)))
 
 
 # ---------------------------------------------------------------- evaluation
@@ -528,7 +530,7 @@ class Enumeration:
         return max(len(template.levels) for template in self.templates)
 
     def tables(self) -> MappingTables:
-        """Enumerates all spaces.
+        """Enumerates all spaces; where a template leaves bypasses open, those of every choice of them.
 
         Returns:
             `MappingTables` `[U, T, M, ...]` as those of `LayerMapper`, with M the size of the largest set.
@@ -536,6 +538,9 @@ class Enumeration:
         Raises:
             InputError: a space has more mappings than `limit`.
         """
+        if any(template.bypasses for template in self.templates):
+            parts = [kept_templates(template) for template in self.templates]
+            return over_variants(lambda own: dataclasses.replace(self, templates=own).tables(), parts, self.layers)
         spaces = self._spaces()
         tally = _Tally(len(spaces), sum(space.size.classes for space in spaces.values()), self.progress)
         found = {}

@@ -96,7 +96,11 @@ def _blank(space: MapSpace, count: int) -> MappingGenes:
     levels, dims = np.shape(space.constraints.order)[1:]
     order = np.broadcast_to(np.arange(dims, dtype=np.int32), (size, count, 3, levels, dims))
     slot = np.broadcast_to(np.asarray(space.outermost, np.int32).reshape(-1, 1, 1), (size, count, primes))
+    keep = None
+    if space.constraints.may_bypass is not None:
+        keep = np.asarray(space.constraints.keep)[:, None].repeat(count, axis=1)
     return MappingGenes(
+        keep=keep,
         cover=np.zeros((size, count, dims), np.int32),
         slot=slot.copy(),
         order=order[:, :, 0].copy(),

@@ -203,18 +203,24 @@ class LayerMapper:
         """L, of every problem."""
         return self._arrays.component.shape[1]
 
+    @property
+    def _bypasses(self) -> bool:
+        """Whether mappings have a gene for bypasses: where any template leaves one open."""
+        return any(template.bypasses for template in self.templates)
+
     def _room(self, spaces: Iterable[MapSpace]) -> int:
         """Room of the cost model's tables over children; on fixed hardware that of any mapping."""
         return MAX_CHILDREN if self.config.fixed else max(children_room(list(spaces)), self.max_children)
 
     def _pairs(self, key: jax.Array, given: GivenMappings, *, descends: bool) -> list[Pair]:
         """The problems that exist: every layer on every template that can run it."""
-        sizes = {k: v for k, v in dataclasses.asdict(self.config).items() if k not in ("block", "threads")}
+        rates = {k: float(v) for k, v in dataclasses.asdict(self.rates).items()}
+        bypass = rates.pop("bypass")
         common: dict[str, object] = {
             "key": np.asarray(jax.random.key_data(key)).tolist(),
             "technology": technology_hash(self.technology),
-            "config": sizes,
-            "rates": {k: float(v) for k, v in dataclasses.asdict(self.rates).items()},
+            "config": self.config.content(),
+            "rates": rates,
             "levels": self._depth,
             "primes": self._primes,
             "dtype": jnp.dtype(self.dtype).name,
@@ -228,7 +234,8 @@ class LayerMapper:
             for t, template in enumerate(self.templates):
                 if fits(template, layer.type, layer.shape) is None:
                     seeds = [[np.asarray(x).tolist() for x in jax.tree.leaves(m)] for m in given.get((u, t), ())]
-                    content = json.dumps([shared, hashes[t], layer.type, dataclasses.asdict(layer.shape), seeds])
+                    own = [bypass] if template.bypasses else []
+                    content = json.dumps([shared, hashes[t], layer.type, dataclasses.asdict(layer.shape), seeds, *own])
                     out.append(Pair(u, t, template.name, hashlib.sha256(content.encode()).hexdigest()))
         return out
 
@@ -236,7 +243,8 @@ class LayerMapper:
         """The map space of one problem; those of all have equal shapes."""
         layer, template = self.layers[pair.layer], self.templates[pair.template]
         machine = jax.tree.map(lambda leaf: leaf[pair.template], self._arrays.machine)
-        return pair_space(layer, template, machine, self._depth, self._primes, padding=self.config.padding)
+        form = self._depth, self._primes, self._bypasses
+        return pair_space(layer, template, machine, form, padding=self.config.padding)
 
     def _context(self, block: Sequence[Pair], spaces: Sequence[MapSpace], technology: Technology) -> MapperContext:
         """The problems of a block as arrays.

@@ -27,12 +27,17 @@ from mohamjax.mapping.space import (
     admits,
     covering,
     evict,
+    extents,
+    keeping,
     move,
     nest,
+    overflows,
+    own_space,
     room,
     sample,
     slot_factors,
     slot_level,
+    tile_words,
 )
 from mohamjax.runtime.blocks import first_true, short_argsort
 from mohamjax.runtime.platforms import by_platform
@@ -64,6 +69,7 @@ class MapperRates:
         fill: bottom-up fill mutation.
         parallelise: parallelising mutation.
         pad: padding mutation, in spaces where a mapping may cover several bounds.
+        bypass: bypass mutation, where a template leaves one open.
     """
 
     crossover: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(1.0))
@@ -71,19 +77,26 @@ class MapperRates:
     fill: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
     parallelise: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
     pad: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.1))
+    bypass: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
 
 
 PAPER_RATES = MapperRates(
-    random=np.float32(0.4), fill=np.float32(0.7), parallelise=np.float32(0.7), pad=np.float32(0.0)
+    random=np.float32(0.4),
+    fill=np.float32(0.7),
+    parallelise=np.float32(0.7),
+    pad=np.float32(0.0),
+    bypass=np.float32(0.0),
 )
-"""The MEDEA paper's probabilities (Section V); crossover always, as in the released code. It does not pad."""
+"""The MEDEA paper's probabilities (Section V); crossover always, as in the released code. It neither pads nor mutates
+bypasses, which crossover alone hands on."""
 
 
-def _select(condition: Array, new, old):
+def select(condition: Array, new, old):
+    """The first of two trees where a condition holds, and the second elsewhere."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
-def _depth(slot: Array, space: MapSpace) -> Array:
+def depth(slot: Array, space: MapSpace) -> Array:
     """Place of a slot in the nest, from the outermost loops inwards: temporal, Y, X of each level; 0 is outermost."""
     levels = space.capacity.shape[0]
     axis = slot // levels
@@ -93,25 +106,27 @@ def _depth(slot: Array, space: MapSpace) -> Array:
 def _level_first(slot: Array, level: Array, space: MapSpace) -> Array:
     """The slots of equal primes rearranged: those of `level` first, the others from the outermost inwards."""
     slots = space.limit.shape[0]
-    key = jnp.where(slot_level(slot, space) == level, 0, 1 + _depth(slot, space))
+    key = jnp.where(slot_level(slot, space) == level, 0, 1 + depth(slot, space))
     return slot[short_argsort(jnp.asarray(space.group * (slots + 2) + key))]
 
 
-def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
+def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, *, mend: bool = True):
     """Level crossover with factor compensation (MEDEA, Section IV-A).
 
     One level below the outermost, drawn among those that the template leaves any freedom, changes hands whole:
-    temporal and spatial factors and loop orders. A factor that shrank multiplies the outermost temporal loop of its
-    dimension; one that grew is taken from the other loops of its dimension from the outermost inwards, skipping the
-    changed level. Because factors are primes in slots, this always succeeds; should a buffer then overflow, primes
-    are evicted from it to the outermost level. A dimension of which the parents cover different bounds keeps its own,
-    and leaves the changed level for the outermost.
+    temporal and spatial factors, loop orders, and which data spaces it stores. A factor that shrank multiplies the
+    outermost temporal loop of its dimension; one that grew is taken from the other loops of its dimension from the
+    outermost inwards, skipping the changed level. Because factors are primes in slots, this always succeeds; should a
+    buffer then overflow, primes are evicted from it to the outermost level. A dimension of which the parents cover
+    different bounds keeps its own, and leaves the changed level for the outermost.
 
     Args:
         key: consumed.
         a: one parent.
         b: the other.
         space: the problem.
+        mend: static; whether primes are evicted from a buffer that overflows. If not, as in the paper, a child may be
+            invalid.
 
     Returns:
         Two children: each parent with the other's level.
@@ -134,11 +149,13 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
         slot = jnp.where(slot_level(have, space) == level, space.outermost, have)
         slot = jnp.where((slot_level(get, space) == level) & alike, get, slot)
         row = (jnp.arange(levels) == level)[:, None]
+        keep = None if own.keep is None or other.keep is None else jnp.where(row, other.keep, own.keep)
         return MappingGenes(
             cover=own.cover,
-            slot=evict(key, slot, covers),
+            slot=evict(key, slot, keeping(keep, covers)) if mend else slot,
             order=jnp.where(row, other.order, own.order),
             spatial_order=jnp.where(row, other.spatial_order, own.spatial_order),
+            keep=keep,
         )
 
     both = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
@@ -153,13 +170,13 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
     exchanged = jax.tree.map(lambda leaf: leaf[::-1], both)
     children = jax.vmap(child, in_axes=(0, 0, 0, axes, axes))(evict_keys, both, exchanged, covers, swapped)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], children) for i in range(2))
-    return _select(jnp.any(free), (first, second), (a, b))
+    return select(jnp.any(free), (first, second), (a, b))
 
 
-def _swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+def swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Exchanges two temporal loops of one level, drawn among the pairs of loops with a bound above 1."""
     levels, dims = genes.order.shape
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     at = (genes.slot == jnp.arange(levels)[:, None]) & (space.prime > 1)  # temporal loops: slot = level
     dim_used = jnp.any(at[:, :, None] & (space.dim[:, None] == jnp.arange(dims)), axis=1)  # [L, D]
     loops = jnp.take_along_axis(dim_used, genes.order, axis=1)
@@ -179,7 +196,7 @@ def _swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
 def _move_factor(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Moves one prime to another slot, drawn among those that take it."""
     index_key, slot_key = jax.random.split(key)
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     index = jnp.argmax(jnp.where(space.prime > 1, jax.random.uniform(index_key, space.prime.shape), -1))
     can = admits(nest(genes.slot, space), index, space)
     target = jnp.argmax(jnp.where(can, jax.random.uniform(slot_key, can.shape), -1)).astype(jnp.int32)
@@ -194,9 +211,9 @@ def mutate(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     The key is consumed.
     """
     coin_key, swap_key, move_key = jax.random.split(key, 3)
-    swapped = _swap_loops(swap_key, genes, space)
+    swapped = swap_loops(swap_key, genes, space)
     moved = _move_factor(move_key, genes, space)
-    return _select(jax.random.bernoulli(coin_key), swapped, moved)
+    return select(jax.random.bernoulli(coin_key), swapped, moved)
 
 
 def _visit(key: Array, candidate: Array, prime: Array) -> tuple[Array, Array]:
@@ -215,6 +232,14 @@ def _visit(key: Array, candidate: Array, prime: Array) -> tuple[Array, Array]:
     return index, candidate[index] & (jnp.arange(index.shape[0]) < count)
 
 
+def fill_level(key: Array, open_: Array) -> Array:
+    """One of the levels that are open `[L]`, inner ones more likely: of n, number floor(n Exp(3.5)); `[]` int32."""
+    count = jnp.sum(open_)
+    draw = jax.random.exponential(key) / _FILL_RATE
+    rank = jnp.minimum((draw * count).astype(jnp.int32), count - 1)
+    return jnp.argmax(jnp.cumsum(open_) == rank + 1).astype(jnp.int32)
+
+
 def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Bottom-up fill mutation (MEDEA, Section IV-B2).
 
@@ -223,19 +248,16 @@ def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     dimension's temporal loops outside, as long as it and every buffer between still fits. The key is consumed.
     """
     level_key, dim_key, visit_key = jax.random.split(key, 3)
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     levels, dims = genes.order.shape
     relevant = jnp.any(space.constraints.keep[:, :, None] & RELEVANCE, axis=1)  # [L, D]
     mine = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]  # [F, D]
     open_ = jnp.any((space.limit[:levels] > 1) & relevant & jnp.any(mine, axis=0), axis=-1)
     open_ &= jnp.arange(levels) < space.outermost
-    count = jnp.sum(open_)
-    draw = jax.random.exponential(level_key) / _FILL_RATE
-    rank = jnp.minimum((draw * count).astype(jnp.int32), count - 1)
-    level = jnp.argmax(jnp.cumsum(open_) == rank + 1).astype(jnp.int32)
+    level = fill_level(level_key, open_)
 
     # Spatial factors stay: filling a buffer must not idle the array.
-    outside = (genes.slot < levels) & (genes.slot > level) & (count > 0)
+    outside = (genes.slot < levels) & (genes.slot > level) & jnp.any(open_)
     candidate = mine & outside[:, None] & relevant[level] & (space.limit[level] > 1)
     dim = jnp.argmax(jnp.where(jnp.any(candidate, axis=0), jax.random.uniform(dim_key, (dims,)), -1))
     index, chosen = _visit(visit_key, candidate[:, dim], space.prime)
@@ -256,7 +278,7 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
     fanout left still take them, as long as the buffers fit. The key is consumed.
     """
     visit_key, slot_key = jax.random.split(key)
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     levels, dims = genes.order.shape
     wide = jnp.any((space.limit[levels:] > 1) & (space.fanout[levels:, None] > 1), axis=0)  # [D]
     candidate = (genes.slot < levels) & (space.prime > 1)
@@ -274,6 +296,24 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
     return dataclasses.replace(genes, slot=state.slot)
 
 
+def bypass(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Bypass mutation: one data space that a level may let pass by is stored there from now on, or no longer.
+
+    Where it overflows the level it goes on passing by. Without a gene for bypasses nothing changes. The key is
+    consumed.
+    """
+    free = space.constraints.may_bypass
+    if genes.keep is None or free is None:
+        return genes
+    draw = jnp.where(free, jax.random.uniform(key, free.shape), -1)
+    flips = (draw == jnp.max(draw)) & free
+    keep = jnp.where(flips, ~genes.keep, genes.keep)
+    changed = dataclasses.replace(genes, keep=keep)
+    own = own_space(changed, space)
+    fits = ~jnp.any(overflows(extents(genes.slot, own), own))
+    return dataclasses.replace(genes, keep=jnp.where(fits, keep, genes.keep))
+
+
 def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Padding mutation: one dimension covers another of its bounds.
 
@@ -289,7 +329,7 @@ def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     taste += jnp.where(jax.random.bernoulli(coin_key), _arrays_first(space), 0.0)
     largest = jax.random.bernoulli(order_key)
     changed = _dealt(genes, dim, (genes.cover[dim] + step) % jnp.maximum(choices, 1), largest, taste, space)
-    return _select(jnp.any(open_), changed, genes)
+    return select(jnp.any(open_), changed, genes)
 
 
 def _arrays_first(space: MapSpace) -> Array:
@@ -315,6 +355,7 @@ def _dealt(
         space: the problem.
     """
     covers = jnp.where(jnp.arange(genes.cover.shape[0]) == dim, cover, genes.cover).astype(jnp.int32)
+    space = keeping(genes.keep, space)
     old, space = slot_factors(genes.slot, covering(genes.cover, space))[:, dim], covering(covers, space)
     here = (space.dim == dim) & (space.prime > 1)
     rank = jnp.where(here, jnp.where(largest, space.prime, -space.prime), jnp.iinfo(jnp.int32).min)
@@ -348,12 +389,16 @@ class Draft:
 def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates) -> tuple[Draft, Draft]:
     """Two children of two parents: crossover, then each mutation, each with its probability; the key is consumed."""
     coin_key, cross_key, child_key = jax.random.split(key, 3)
-    pair = _select(jax.random.bernoulli(coin_key, rates.crossover), crossover(cross_key, a, b, space), (a, b))
+    pair = select(jax.random.bernoulli(coin_key, rates.crossover), crossover(cross_key, a, b, space), (a, b))
 
     def draft(key: Array, genes: MappingGenes) -> Draft:
         coins, random_key, *keys = jax.random.split(key, 5)
         draws = jax.random.uniform(coins, (4,))
-        genes = _select(draws[0] < rates.random, mutate(random_key, genes, space), genes)
+        genes = select(draws[0] < rates.random, mutate(random_key, genes, space), genes)
+        if genes.keep is not None:
+            drawn_key, own_key = jax.random.split(jax.random.fold_in(key, 1))
+            drawn = jax.random.bernoulli(drawn_key, rates.bypass)
+            genes = select(drawn, bypass(own_key, genes, space), genes)
         growing = rates.pad, rates.fill, rates.parallelise
         wanted = draws[1:] < jnp.stack([jnp.asarray(rate, draws.dtype) for rate in growing])
         return Draft(genes=genes, keys=jnp.stack(keys), wanted=wanted)
@@ -375,7 +420,7 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
             continue  # no layer has a choice of bounds
         arguments = drafts.keys[:, i], drafts.wanted[:, i], genes, space
         passes = (2 * _PASSES, _WIDE_PAD_PASSES) if operator is pad else (_PASSES, _WIDE_PASSES)
-        forms = [functools.partial(_few, operator, passes=count) for count in passes]
+        forms = [functools.partial(few, operator, passes=count) for count in passes]
         cover, slot = by_platform(*arguments, cpu=forms[0], wide=forms[1])
         genes = dataclasses.replace(genes, cover=cover, slot=slot)
     return genes
@@ -384,10 +429,10 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
 def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
     """Bounds covered `[N, D]` and slots `[N, F]` after a mutation that changes nothing else, where it is wanted."""
     changed = jax.vmap(operator, in_axes=(0, 0, None))(keys, genes, space)
-    return _select(wanted[:, None], (changed.cover, changed.slot), (genes.cover, genes.slot))
+    return select(wanted[:, None], (changed.cover, changed.slot), (genes.cover, genes.slot))
 
 
-def _few(
+def few(
     operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace, *, passes: float = _PASSES
 ) -> tuple[Array, Array]:
     """The same, those for which it is wanted a few at a time: what is thrown away takes as long.
@@ -408,7 +453,7 @@ def _few(
         own = rank - 1 - first
         here = wanted & (own >= 0) & (own < width)
         mine = take((changed.cover, changed.slot), jnp.clip(own, 0, width - 1))
-        return first + width, _select(here[:, None], mine, kept)
+        return first + width, select(here[:, None], mine, kept)
 
     start = jnp.int32(0), (genes.cover, genes.slot)
     return jax.lax.while_loop(lambda carry: carry[0] < rank[-1], step, start)[1]
@@ -428,17 +473,18 @@ _INWARD = np.concatenate([np.eye(RELEVANCE.shape[1], dtype=bool), ~RELEVANCE[[0,
 
 
 def neighbours(genes: MappingGenes, space: MapSpace, *, pads: Array | bool = True) -> Array:
-    """Which steps lead from a mapping to another: `[F * S + F * F + S * (D + 2) + D * A * 2]` bool, a flag per step.
+    """Which steps lead from a mapping to another, `[F * S + F * F + S * (D + 2) + D * A * 2 + L * V]` bool.
 
     A step moves one prime factor to another slot; lets two of them change places; makes one loop, or all loops that
-    do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse; or has one
-    dimension cover another of its bounds (where there is a choice, with an axis A of `space.prime`). Of equal primes
+    do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse; has one
+    dimension cover another of its bounds (where there is a choice, with an axis A of `space.prime`); or stores a data
+    space at a level or no longer (the last L * V, which are there where mappings have genes for it). Of equal primes
     in one slot only the first takes part. Where two change places, a buffer may overflow. `neighbour` says which number
-    is which step. Without `pads` no step of the last kind is among them.
+    is which step. Without `pads` no step that covers other bounds is among them.
     """
     primes, slots = space.dim.shape[0], space.limit.shape[0]
     others = _covers(genes, space) & pads
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     state = nest(genes.slot, space)
     index = jnp.arange(primes)
     move_ = jax.vmap(admits, in_axes=(None, 0, None))(state, index, space)
@@ -460,7 +506,19 @@ def neighbours(genes: MappingGenes, space: MapSpace, *, pads: Array | bool = Tru
     outside = jnp.cumsum(loops[:, None] & ~chosen, axis=-1) > 0
     inward = jnp.any(chosen & outside, axis=-1)
     inward &= (jnp.arange(slots) > 0)[:, None]  # at level 0 no order matters
-    return jnp.concatenate([(move_ & first[:, None]).ravel(), swap.ravel(), inward.ravel(), others.ravel()])
+    steps = (move_ & first[:, None]).ravel(), swap.ravel(), inward.ravel(), others.ravel()
+    return jnp.concatenate([*steps, *_flips(genes, space)])
+
+
+def _flips(genes: MappingGenes, space: MapSpace) -> list[Array]:
+    """`[L * V]` bool, which data spaces a level may let pass by, or has room to store; nothing without such genes."""
+    free = space.constraints.may_bypass
+    if genes.keep is None or free is None:
+        return []
+    extent = extents(genes.slot, space)
+    words = tile_words(extent, space)  # [L, V]
+    used = jnp.sum(jnp.where(genes.keep, words, 0), axis=-1, keepdims=True)
+    return [jnp.ravel(free & (genes.keep | (used + words <= space.capacity[:, None])))]
 
 
 def _covers(genes: MappingGenes, space: MapSpace) -> Array:
@@ -477,39 +535,56 @@ def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes
     Steps are numbered: prime `i` to slot `s` is i * S + s; then primes `i` and `j` change places, i * F + j; then kind
     `k` of loops becomes innermost in slot `s`, s * (D + 2) + k, where `k` is a dimension, D for all loops that leave
     the weights and D + 1 for those that leave the outputs where they are; then dimension `d` covers its bound `a`,
-    (d * A + a) * 2, its primes dealt to arrays first and the smallest first, or with one more the largest.
+    (d * A + a) * 2, its primes dealt to arrays first and the smallest first, or with one more the largest; then level
+    `l` stores data space `v` or no longer, l * V + v.
     """
-    stepped = _rearranged(step, genes, space)
+    stepped = _flipped(step, _rearranged(step, genes, space), space)
     if space.prime.ndim == 1:
         return stepped
-    return _select(_pads(step, space), _covered(step, genes, space), stepped)
+    return select(_pads(step, space), _covered(step, genes, space), stepped)
 
 
 def all_neighbours(genes: MappingGenes, steps: Array, space: MapSpace) -> MappingGenes:
     """`neighbour` of mappings `[N, ...]`, `steps` `[N]`: in less time where few of the steps pad."""
     stepped = jax.vmap(_rearranged, in_axes=(0, 0, None))(steps, genes, space)
+    stepped = jax.vmap(_flipped, in_axes=(0, 0, None))(steps, stepped, space)
     if space.prime.ndim == 1:
         return stepped
     cover, slot = by_platform(
         steps, _pads(steps, space), stepped, space,
-        cpu=functools.partial(_few, _covered, passes=2 * _PASSES), wide=functools.partial(_all, _covered),
+        cpu=functools.partial(few, _covered, passes=2 * _PASSES), wide=functools.partial(_all, _covered),
     )  # fmt: skip
     return dataclasses.replace(stepped, cover=cover, slot=slot)
 
 
 def _first_pad(space: MapSpace) -> int:
-    """Number of the first step that pads: all others are moves, exchanges and turns (`neighbour`)."""
+    """Number of the first step that pads: those before are moves, exchanges and turns (`neighbour`)."""
     primes, slots = space.dim.shape[0], space.limit.shape[0]
     return primes * slots + primes * primes + slots * len(_INWARD)
 
 
+def _first_flip(space: MapSpace) -> int:
+    """Number of the first step that changes what a level stores: those that pad come before."""
+    bounds = space.prime.shape[0] if space.prime.ndim > 1 else 0
+    return _first_pad(space) + space.limit.shape[1] * bounds * 2
+
+
 def _pads(step: Array, space: MapSpace) -> Array:
-    return step >= _first_pad(space)
+    return (step >= _first_pad(space)) & (step < _first_flip(space))
+
+
+def _flipped(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """The mapping after a step that changes what a level stores; as it is after any other."""
+    if genes.keep is None:
+        return genes
+    number = jnp.arange(genes.keep.size).reshape(genes.keep.shape)
+    return dataclasses.replace(genes, keep=genes.keep ^ (number == step - _first_flip(space)))
 
 
 def _covered(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """The mapping after a step that pads; of any other step it means nothing."""
-    number, largest = jnp.divmod(jnp.maximum(step - _first_pad(space), 0), 2)
+    last = _first_flip(space) - 1
+    number, largest = jnp.divmod(jnp.clip(step, _first_pad(space), last) - _first_pad(space), 2)
     dim, cover = jnp.divmod(number, space.prime.shape[0])
     return _dealt(genes, dim, cover, largest == 1, _arrays_first(space), space)
 
@@ -519,7 +594,7 @@ def _rearranged(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGen
     primes, (slots, dims) = space.dim.shape[0], space.limit.shape
     levels, kinds = space.capacity.shape[0], len(_INWARD)
     index, moves, swaps = jnp.arange(primes), primes * slots, primes * primes
-    is_move, is_turn = step < moves, (step >= moves + swaps) & ~_pads(step, space)
+    is_move, is_turn = step < moves, (step >= moves + swaps) & (step < _first_pad(space))
     i, j = jnp.divmod(jnp.clip(step - moves, 0, swaps - 1), primes)
     slot = genes.slot
     exchanged = jnp.where(index == i, slot[j], jnp.where(index == j, slot[i], slot))

@@ -2,7 +2,8 @@
 
 A choice takes one entry of the Pareto set of every unique layer: layers of equal shape share it. Latency and energy
 add up over the layers. The chiplet is as large as its most demanding layer needs in every buffer and fanout; area and
-access energies are those of this merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`).
+access energies are those of this merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`). `mapper.sieve`
+chooses as MEDEA prints it.
 
 On a given chiplet the layers are independent: the choice that is best there for a rate of exchange between time and
 energy takes, for every layer, the best entry that fits. A share of the children is made in this way, on the chiplet of
@@ -298,6 +299,70 @@ def _padded(values: ArrayLike, padding: int) -> np.ndarray:
     return np.concatenate([rows, np.zeros((padding, *rows.shape[1:]), rows.dtype)])
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class NetworkOn:
+    """A network on a template that runs all its layers.
+
+    Attributes:
+        network: index of the network.
+        template: index of the template.
+        names: of both.
+        sets: what it chooses from.
+        place: `[n]` int, of each layer of the network in the order of its unique layers.
+    """
+
+    network: int
+    template: int
+    names: tuple[str, str]
+    sets: NetworkSets
+    place: np.ndarray
+
+    def key(self, key: jax.Array) -> jax.Array:
+        """A key of its own."""
+        return jax.random.fold_in(jax.random.fold_in(key, self.network), self.template)
+
+    def choices(
+        self, chosen: np.ndarray, objectives: np.ndarray, sizes: tuple[np.ndarray, np.ndarray]
+    ) -> list[NetworkChoice]:
+        """Choices `[N, U]` of the unique layers, with their objectives `[N, 3]` and chiplets, as results."""
+        depth, (capacity, fanout) = len(self.sets.template.levels), sizes
+        return [
+            NetworkChoice(
+                *(float(x) for x in objectives[i]),
+                mapping=tuple(int(m) for m in chosen[i][self.place]),
+                capacity_words=tuple(float(c) for c in capacity[i][:depth]),
+                fanout=tuple((float(x), float(y)) for x, y in fanout[i][:depth]),
+            )
+            for i in range(len(chosen))
+        ]
+
+
+def networks_on_templates(setup: Setup, tables: MappingTables) -> list[NetworkOn]:
+    """All networks on all templates that run all their layers.
+
+    Args:
+        setup: the networks, and the hardware.
+        tables: Pareto tables `[U, T, M, ...]` of the networks' unique layers.
+    """
+    application = setup.application
+    owners = np.asarray(application.unique_of_layer)
+    levels, dtype = tables.capacity.shape[-1], np.asarray(tables.cycles).dtype
+    arrays = setup.machines(levels, dtype)
+    every = wires([unique.shape for unique in application.unique_layers], arrays, tables)
+    out = []
+    for n, network in enumerate(application.networks):
+        mine = owners[np.asarray(application.network_of_layer) == n]
+        unique, times = np.unique(mine, return_counts=True)
+        for t, template in enumerate(setup.templates):
+            if not len(unique) or not (np.asarray(tables.count)[unique, t] > 0).all():
+                continue
+            rows = jax.tree.map(lambda leaf, t=t, unique=unique: np.asarray(leaf)[unique, t], tables)
+            sizes = jax.tree.map(lambda leaf, t=t: leaf[t], every.sizes)
+            sets = NetworkSets(rows, Wires(sizes=sizes, hops=every.hops[unique, t]), times, template)
+            out.append(NetworkOn(n, t, (network.name, template.name), sets, np.searchsorted(unique, mine)))
+    return out
+
+
 def network_choices(
     key: jax.Array,
     setup: Setup,
@@ -315,33 +380,5 @@ def network_choices(
     Returns:
         Choices by rising latency, by (network, template).
     """
-    out: dict[tuple[str, str], list[NetworkChoice]] = {}
-    application = setup.application
-    owners = np.asarray(application.unique_of_layer)
-    levels, dtype = tables.capacity.shape[-1], np.asarray(tables.cycles).dtype
-    arrays = setup.machines(levels, dtype)
-    every = wires([unique.shape for unique in application.unique_layers], arrays, tables)
-    for n, network in enumerate(application.networks):
-        mine = owners[np.asarray(application.network_of_layer) == n]
-        unique, times = np.unique(mine, return_counts=True)
-        for t, template in enumerate(setup.templates):
-            if not len(unique) or not (np.asarray(tables.count)[unique, t] > 0).all():
-                continue
-            rows = jax.tree.map(lambda leaf, t=t, unique=unique: np.asarray(leaf)[unique, t], tables)
-            sizes = jax.tree.map(lambda leaf, t=t: leaf[t], every.sizes)
-            own_wires = Wires(sizes=sizes, hops=every.hops[unique, t])
-            own = jax.random.fold_in(jax.random.fold_in(key, n), t)
-            sets = NetworkSets(rows, own_wires, times, template)
-            choices, objectives, (capacity, fanout) = choose_mappings(own, sets, setup.technology, config)
-            depth = len(template.levels)
-            place = np.searchsorted(unique, mine)
-            out[network.name, template.name] = [
-                NetworkChoice(
-                    *(float(x) for x in objectives[i]),
-                    mapping=tuple(int(m) for m in choices[i][place]),
-                    capacity_words=tuple(float(c) for c in capacity[i][:depth]),
-                    fanout=tuple((float(x), float(y)) for x, y in fanout[i][:depth]),
-                )
-                for i in range(len(choices))
-            ]
-    return out
+    every = networks_on_templates(setup, tables)
+    return {own.names: own.choices(*choose_mappings(own.key(key), own.sets, setup.technology, config)) for own in every}

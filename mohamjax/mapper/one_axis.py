@@ -1,8 +1,9 @@
-"""Mappings with every dimension along at most one axis of a level's children, the space of Timeloop's own mapper.
+"""Map spaces that are unions over variants of a template: one axis per dimension, and all choices of bypasses.
 
-Templates may let a dimension run along X and along Y of one level at once: 16 input channels on a mesh of 4 x 4. Where
-mappers are compared, both need one map space. The restricted one is the union over templates each of which leaves such
-a dimension one of the two axes, and is searched as such.
+Templates may let a dimension run along X and along Y of one level at once: 16 input channels on a mesh of 4 x 4.
+Timeloop's own mapper gives each dimension one of the two. Where mappers are compared, both need one map space. The
+restricted one is the union over templates each of which leaves such a dimension one of the two axes, and is searched as
+such. An enumeration, which has no gene for bypasses, takes the union over the templates that leave none open.
 """
 
 from __future__ import annotations
@@ -58,6 +59,22 @@ def _without(rule: LevelRule, dim: str, axis: str) -> LevelRule:
     return dataclasses.replace(rule, **{axis: {d: most for d, most in getattr(rule, axis).items() if d != dim}})
 
 
+def kept_templates(template: Template) -> tuple[Template, ...]:
+    """Templates that leave no bypass open and together allow what this one does: one for each choice of bypasses."""
+    free = [(i, v) for i, level in enumerate(template.levels) for v, may in enumerate(level.may_bypass) if may]
+    out = []
+    for passes in itertools.product((False, True), repeat=len(free)):
+        keep = [list(level.keep) for level in template.levels]
+        for (i, v), by in zip(free, passes, strict=True):
+            keep[i][v] = not by
+        levels = [
+            dataclasses.replace(level, keep=(own[0], own[1], own[2]), may_bypass=(False, False, False))
+            for level, own in zip(template.levels, keep, strict=True)
+        ]
+        out.append(dataclasses.replace(template, levels=tuple(levels)))
+    return tuple(out)
+
+
 def over_one_axis(
     mapped: Callable[[Sequence[Template]], MappingTables],
     templates: Sequence[Template],
@@ -78,7 +95,23 @@ def over_one_axis(
         give, those that no other dominates. M is `most`, or the size of the largest set.
     """
     dims = {d for layer in layers for d, bound in zip(DIMS, layer.shape.bounds, strict=True) if bound > 1}
-    parts = [one_axis_templates(template, dims) for template in templates]
+    return over_variants(mapped, [one_axis_templates(template, dims) for template in templates], layers, most)
+
+
+def over_variants(
+    mapped: Callable[[Sequence[Template]], MappingTables],
+    parts: Sequence[Sequence[Template]],
+    layers: Sequence[UniqueLayer],
+    most: int | None = None,
+) -> MappingTables:
+    """Pareto sets over the variants of each of T templates, as `over_one_axis` gives them.
+
+    Args:
+        mapped: Pareto sets `[U, T', M, ...]` of the layers on any templates, by search or by enumeration.
+        parts: the variants of each template.
+        layers: the U layers.
+        most: most entries of a set in the result; all by default.
+    """
     found = mapped([part for some in parts for part in some])
     first = np.cumsum([0, *map(len, parts)])
     count, objectives = np.asarray(found.count), np.asarray(found.objectives)
@@ -91,7 +124,7 @@ def over_one_axis(
         sets[int(u), int(t)] = MappingTables(**rows, count=number)
     largest = max((int(one.count) for one in sets.values()), default=1)
     levels, dtype = found.capacity.shape[-1], np.asarray(found.cycles).dtype
-    return assemble(sets, len(layers), len(templates), largest if most is None else most, levels, dtype)
+    return assemble(sets, len(layers), len(parts), largest if most is None else most, levels, dtype)
 
 
 def _kept(objectives: np.ndarray, most: int | None) -> np.ndarray:

@@ -55,8 +55,9 @@ def map_spaces(
     """
     levels, primes = arrays.component.shape[1], prime_slots(layers)
     machines = [jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine) for t in range(len(templates))]
+    bypasses = any(template.bypasses for template in templates)
     return {
-        (u, t): pair_space(layer, template, machines[t], levels, primes, padding=padding)
+        (u, t): pair_space(layer, template, machines[t], (levels, primes, bypasses), padding=padding)
         for u, layer in enumerate(layers)
         for t, template in enumerate(templates)
         if fits(template, layer.type, layer.shape) is None
@@ -72,7 +73,12 @@ def largest_children_room(
 
 
 def objectives(
-    genes: MappingGenes, context: MapperContext, *, fixed: bool = False, max_children: int = MAX_CHILDREN
+    genes: MappingGenes,
+    context: MapperContext,
+    *,
+    fixed: bool = False,
+    max_children: int = MAX_CHILDREN,
+    linear: bool = False,
 ) -> jax.Array:
     """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
 
@@ -86,6 +92,7 @@ def objectives(
         fixed: static, see `MapperConfig`; the objectives are then latency with off-chip limits, energy, and their
             product.
         max_children: static, from `children_room`.
+        linear: static; the values themselves, not their logarithms.
 
     Returns:
         `[P, 3]` float, +inf where the mapping is invalid.
@@ -95,8 +102,11 @@ def objectives(
         context.space.layer, mapping, context.template, context.technology, fixed=fixed, max_children=max_children
     )
     time = own.cycles.total if fixed else own.cycles.onchip
-    time, energy, area = (jnp.log2(emo.positive(x)) for x in (time, own.energy.total, own.area))
-    values = jnp.stack([time, energy, time + energy if fixed else area], axis=-1)
+    parts = time, own.energy.total, time * own.energy.total if linear and fixed else own.area
+    if not linear:
+        time, energy, area = (jnp.log2(emo.positive(x)) for x in parts)
+        parts = time, energy, time + energy if fixed else area
+    values = jnp.stack(parts, axis=-1)
     return jnp.where((own.reason == 0)[:, None], values, jnp.inf)
 
 
@@ -125,7 +135,7 @@ def context(
     arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
     arrays = jax.device_get(jax.tree.map(lambda leaf: leaf[0], arrays))
     deep, primes = arrays.component.shape[0], prime_slots([layer])
-    space = pair_space(layer, template, arrays.machine, deep, primes, padding=padding)
+    space = pair_space(layer, template, arrays.machine, (deep, primes, template.bypasses), padding=padding)
     return MapperContext(
         space=jax.tree.map(jnp.asarray, space),
         template=jax.tree.map(jnp.asarray, arrays),
@@ -144,19 +154,19 @@ def _slots(factors: int) -> int:
 
 
 def pair_space(
-    layer: UniqueLayer, template: Template, machine: Machine, levels: int, primes: int, *, padding: bool
+    layer: UniqueLayer, template: Template, machine: Machine, form: tuple[int, int, bool], *, padding: bool
 ) -> MapSpace:
     """The map space of one problem, NumPy arrays.
 
     Args:
         layer: the layer.
         template: the template.
-        machine: the template at its largest sizes, padded to `levels`.
-        levels: L.
-        primes: F, from `prime_slots`.
+        machine: the template at its largest sizes, padded to L.
+        form: L; F, from `prime_slots`; and whether mappings have a gene for bypasses (`Constraints.may_bypass`).
         padding: whether mappings may cover larger bounds. Which ones depends on the layer and the template alone.
     """
-    limits = constraints(template, layer.type, layer.shape, levels)
+    levels, primes, bypasses = form
+    limits = constraints(template, layer.type, layer.shape, levels, bypasses=bypasses)
     if not padding:
         return map_space(layer.shape, limits, machine, primes)
     own = _slots(sum(len(prime_factors(bound)) for bound in layer.shape.bounds))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from mohamjax import emo
 from mohamjax.emo.loop import Sizes
 from mohamjax.hardware import Technology, TemplateArrays
+from mohamjax.mapper import medea
 from mohamjax.mapper.mapping_operators import Draft, MapperRates, all_neighbours, grow, neighbours, random_draft, vary
 from mohamjax.mapper.problems import MapperContext, objectives
 from mohamjax.mapping.nest import Array, Mapping
@@ -33,18 +34,23 @@ _MEMBERS = 8  # members of an archive whose neighbours are listed in a round
 
 
 @functools.cache
-def mapping_search(sizes: Sizes, distinct: bool, dtype: jax.typing.DTypeLike) -> MappingSearch:
+def mapping_search(sizes: Sizes, distinct: bool, dtype: jax.typing.DTypeLike, operators: str = "own") -> MappingSearch:
     """NSGA-II over the mappings of one problem; `space` and `rates` are its context.
 
     Args:
         sizes: of the search of one problem.
         distinct: see `MapperConfig`.
         dtype: of the objectives.
+        operators: see `MapperConfig`.
     """
+    if operators == "own":
+        breed, complete = vary, grow
+    else:
+        breed, complete = medea.vary, functools.partial(medea.grow, released=operators == "medea-released")
     search: emo.NSGA2[Draft, MappingGenes] = emo.NSGA2(
         sample=lambda key, space, rates=None: random_draft(key, space),
-        vary=lambda key, a, b, space, rates: vary(key, a, b, space, rates),
-        grow=lambda drafts, space, rates=None: grow(drafts, space),
+        vary=lambda key, a, b, space, rates: breed(key, a, b, space, rates),
+        grow=lambda drafts, space, rates=None: complete(drafts, space),
         population=sizes.population,
         objectives=3,
         immigrants=sizes.immigrants,
@@ -87,7 +93,7 @@ def ask(state: State, space: MapSpace, rates: MapperRates, *, search: MappingSea
     return jax.vmap(lambda state, space: search.ask(state, space=space, rates=rates))(state, space)
 
 
-@functools.partial(jit_o1, static_argnames=("fixed", "max_children"))
+@functools.partial(jit_o1, static_argnames=("fixed", "max_children", "linear"))
 def evaluate(
     genes: MappingGenes,
     space: MapSpace,
@@ -96,12 +102,13 @@ def evaluate(
     *,
     fixed: bool,
     max_children: int,
+    linear: bool = False,
 ) -> Array:
-    """The objectives of candidates, `[B, N, 3]`."""
+    """The objectives of candidates, `[B, N, 3]`: their logarithms, if not `linear`."""
 
     def one(genes: MappingGenes, space: MapSpace, template: TemplateArrays) -> Array:
         own = MapperContext(space=space, template=template, technology=technology)
-        return objectives(genes, own, fixed=fixed, max_children=max_children)
+        return objectives(genes, own, fixed=fixed, max_children=max_children, linear=linear)
 
     return jax.vmap(one)(genes, space, template)
 
@@ -110,6 +117,18 @@ def evaluate(
 def tell(state: State, genes: MappingGenes, objectives: Array, *, search: MappingSearch) -> State:
     """The state of every problem after survival."""
     return jax.vmap(search.tell)(state, genes, objectives)
+
+
+@functools.partial(jit_o1_plain_loops, static_argnames=("capacity",))
+def survivors(state: State, *, capacity: int) -> Archive:
+    """Archives `[B, A, ...]` of A = `capacity` places that hold the first fronts of the populations alone."""
+
+    def one(state: State) -> Archive:
+        population = state.population
+        empty = emo.archive_init(capacity, take(population.genes, 0), 3, population.objectives.dtype)
+        return emo.archive_update(empty, population.genes, population.objectives)
+
+    return jax.vmap(one)(state)
 
 
 @functools.partial(jit_o1_plain_loops, static_argnames=("count",))

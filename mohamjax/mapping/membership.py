@@ -8,7 +8,7 @@ import numpy as np
 
 from mohamjax.dims import ALL, tensor_words
 from mohamjax.mapping.nest import Mapping
-from mohamjax.mapping.space import MapSpace, prescribed_places, stack_spaces
+from mohamjax.mapping.space import MapSpace, keeps_as_allowed, prescribed_places, stack_spaces
 from mohamjax.runtime.struct import take
 
 _BLOCK = 4096  # nests at once, of some ten kilobytes each
@@ -52,7 +52,7 @@ def _each(nests: Mapping, own: MapSpace, padded: np.ndarray) -> np.ndarray:
     known = (cover[:, None] == own.bounds).any(axis=1)
     good &= (known | (cover == padded) & (padded > own.layer.bounds)).all(axis=1)
     good &= (np.sort(orders, axis=-1) == np.arange(dims)).all(axis=everything)
-    good &= (np.asarray(nests.keep) == own.constraints.keep).all(axis=(1, 2))
+    good &= keeps_as_allowed(np.asarray(nests.keep), own.constraints).all(axis=(1, 2))
     limit = np.concatenate([own.constraints.temporal_max[:, None], own.constraints.spatial_max], axis=1)
     good &= (factors <= limit).all(axis=everything)
     good &= (factors.prod(axis=3) <= own.fanout.reshape(-1, 3, levels)).all(axis=(1, 2))
@@ -61,7 +61,7 @@ def _each(nests: Mapping, own: MapSpace, padded: np.ndarray) -> np.ndarray:
     extent = np.cumprod(factors.prod(axis=1), axis=1)  # [n, L, D]
     stride, dilation = (step.T[..., None].astype(float) for step in (own.layer.stride, own.layer.dilation))
     words = np.stack(tensor_words([extent[..., d] for d in ALL], stride, dilation), axis=-1)
-    used = np.where(own.constraints.keep, words, 0).sum(axis=-1)
+    used = np.where(nests.keep, words, 0).sum(axis=-1)
     return good & (used <= own.capacity).all(axis=1)
 
 

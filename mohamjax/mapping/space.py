@@ -54,12 +54,15 @@ class Constraints:
         order: `[L, D]` int32, the loop order that the level prescribes, innermost first; -1 where the position is
             free. Free positions lie outside the prescribed ones.
         keep: `[L, V]` bool, data spaces stored at the level.
+        may_bypass: `[L, V]` bool, those of them that a mapping may let pass by; None where no template of a call leaves
+            that open, and mappings then have no gene for it.
     """
 
     temporal_max: Array
     spatial_max: Array
     order: Array
     keep: Array
+    may_bypass: Array | None = None
 
 
 @record
@@ -97,19 +100,21 @@ class MapSpace:
 
 @record
 class MappingGenes:
-    """The chromosome of a mapping; data spaces kept are the template's.
+    """The chromosome of a mapping.
 
     Attributes:
         cover: `[D]` int32, which of its bounds each dimension covers, below `MapSpace.choices`; 0 is the layer's own.
         slot: `[F]` int32, slot of each prime factor; the outermost temporal slot where padded.
         order: `[L, D]` int32, temporal loop order per level, innermost first.
         spatial_order: `[2, L, D]` int32, order of the X and of the Y loops.
+        keep: `[L, V]` bool, data spaces stored at each level; None where templates leave no bypass open.
     """
 
     cover: Array
     slot: Array
     order: Array
     spatial_order: Array
+    keep: Array | None = None
 
 
 def prime_factors(n: int) -> list[int]:
@@ -138,7 +143,9 @@ def stacked_layers(shapes: Iterable[WorkloadShape]) -> LayerArrays:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *map(layer_arrays, shapes))
 
 
-def constraints(template: Template, layer_type: str, shape: WorkloadShape, levels: int) -> Constraints:
+def constraints(
+    template: Template, layer_type: str, shape: WorkloadShape, levels: int, *, bypasses: bool | None = None
+) -> Constraints:
     """Constraints of a template for a layer type, padded to `levels`; numpy arrays.
 
     Args:
@@ -146,6 +153,8 @@ def constraints(template: Template, layer_type: str, shape: WorkloadShape, level
         layer_type: one of `workload.LAYER_TYPES`.
         shape: the layer's loop bounds.
         levels: L, at least the template's number of levels.
+        bypasses: whether `may_bypass` is there; default where the template leaves a bypass open. Spaces that are
+            stacked need the same.
 
     Raises:
         InputError: the template does not run the type.
@@ -156,7 +165,7 @@ def constraints(template: Template, layer_type: str, shape: WorkloadShape, level
     temporal = np.ones((levels, 8), np.int32)
     spatial = np.ones((2, levels, 8), np.int32)
     order = np.full((levels, 8), -1, np.int32)
-    keep = np.zeros((levels, len(DATA_SPACES)), bool)
+    keep, free = np.zeros((2, levels, len(DATA_SPACES)), bool)
     for i, (rule, level) in enumerate(zip(rules, template.levels, strict=True)):
         for row, limits in (
             (temporal[i], rule.temporal),
@@ -167,8 +176,11 @@ def constraints(template: Template, layer_type: str, shape: WorkloadShape, level
                 row[DIMS.index(letter)] = UNLIMITED if most is None else min(most, UNLIMITED)
         for position, letter in enumerate(rule.order):
             order[i, position] = DIMS.index(letter)
-        keep[i] = level.keep
-    return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep)
+        keep[i], free[i] = level.keep, level.may_bypass
+    there = template.bypasses if bypasses is None else bypasses
+    return Constraints(
+        temporal_max=temporal, spatial_max=spatial, order=order, keep=keep, may_bypass=free if there else None
+    )
 
 
 def map_space(
@@ -247,6 +259,31 @@ def covering(cover: Array, space: MapSpace) -> MapSpace:
     for a in range(1, len(space.prime)):
         prime, group = (jnp.where(own == a, x[a], y) for x, y in ((space.prime, prime), (space.group, group)))
     return dataclasses.replace(space, prime=prime, group=group)
+
+
+def keeping(keep: Array | None, space: MapSpace) -> MapSpace:
+    """The space of the mappings that store given data spaces `[L, V]`; as it is for None."""
+    if keep is None:
+        return space
+    return dataclasses.replace(space, constraints=dataclasses.replace(space.constraints, keep=keep))
+
+
+def own_space(genes: MappingGenes, space: MapSpace) -> MapSpace:
+    """The space of the mappings that cover the bounds and store the data spaces of these genes."""
+    return keeping(genes.keep, covering(genes.cover, space))
+
+
+def random_keep(key: Array, space: MapSpace) -> Array | None:
+    """Data spaces stored `[L, V]`: all that the template stores, or, by a fair coin, each optional one by a fair coin.
+
+    None where mappings have no gene for it. The key is consumed.
+    """
+    free = space.constraints.may_bypass
+    if free is None:
+        return None
+    coin_key, each_key = jax.random.split(key)
+    drop = jax.random.bernoulli(each_key, shape=jnp.shape(free)) & jax.random.bernoulli(coin_key)
+    return jnp.asarray(space.constraints.keep) & ~(drop & free)
 
 
 def slot_level(slot: Array, space: MapSpace) -> Array:
@@ -401,7 +438,8 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
         pad_key, which_key = jax.random.split(jax.random.fold_in(key, 1))
         drawn = jax.random.randint(which_key, cover.shape, 0, jnp.asarray(space.choices))
         cover = jnp.where(jax.random.bernoulli(pad_key), drawn, cover)
-    space = covering(cover, space)
+    keep = random_keep(jax.random.fold_in(key, 2), space)
+    space = keeping(keep, covering(cover, space))
     primes, slots = space.prime.shape[0], space.limit.shape[0]
     taste = 1.5 * jax.random.normal(taste_key, (slots,))
     is_spatial = jnp.arange(slots) >= slots // 3
@@ -418,7 +456,7 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
     slot = jnp.full(primes, space.outermost, jnp.int32)
     state, _ = jax.lax.scan(step, nest(slot, space), (visit, draws))
     order, spatial_order = random_orders(order_key, space)
-    return MappingGenes(cover=cover, slot=state.slot, order=order, spatial_order=spatial_order)
+    return MappingGenes(cover=cover, slot=state.slot, order=order, spatial_order=spatial_order, keep=keep)
 
 
 def evict(key: Array, slot: Array, space: MapSpace) -> Array:
@@ -455,7 +493,7 @@ def evict(key: Array, slot: Array, space: MapSpace) -> Array:
 
 def respects(genes: MappingGenes, space: MapSpace) -> Array:
     """Whether a mapping keeps all constraints, fanouts and capacities: `[]` bool."""
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     factors = slot_factors(genes.slot, space)
     within = jnp.all(factors <= space.limit)
     within &= jnp.all(jnp.prod(factors.astype(space.fanout.dtype), axis=-1) <= space.fanout)
@@ -466,7 +504,7 @@ def respects(genes: MappingGenes, space: MapSpace) -> Array:
 
 def decode(genes: MappingGenes, space: MapSpace) -> Mapping:
     """The loop nest that the genes describe."""
-    space = covering(genes.cover, space)
+    space = own_space(genes, space)
     levels, dims = space.constraints.temporal_max.shape
     factors = slot_factors(genes.slot, space).reshape(3, levels, dims)
     return Mapping(
@@ -481,7 +519,8 @@ def decode(genes: MappingGenes, space: MapSpace) -> Mapping:
 @jit_o1
 def _overflows_of(genes: MappingGenes, space: MapSpace) -> Array:
     """Which buffers the tiles of a mapping exceed: one program for all problems of a size."""
-    return overflows(extents(genes.slot, covering(genes.cover, space)), space)
+    space = own_space(genes, space)
+    return overflows(extents(genes.slot, space), space)
 
 
 def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: object = None) -> MappingGenes:
@@ -512,7 +551,7 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
             )
     if not (np.sort(orders, axis=-1) == np.arange(dims)).all():
         raise fail("a loop order is no permutation", remedy="name every dimension once")
-    if not np.array_equal(np.asarray(mapping.keep), np.asarray(space.constraints.keep)):
+    if not keeps_as_allowed(np.asarray(mapping.keep), space.constraints).all():
         raise fail(
             "the mapping keeps other data spaces than the template",
             remedy="keep and bypass as the template's levels do",
@@ -547,6 +586,12 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
     if over.any():
         raise fail(f"level {np.flatnonzero(over)[0]}: the tiles exceed the capacity", remedy="lower the factors")
     return genes
+
+
+def keeps_as_allowed(keep: np.ndarray, limits: Constraints) -> np.ndarray:
+    """Whether a level stores a data space where the template does, or where it may: `[..., L, V]` bool, on the host."""
+    same = keep == np.asarray(limits.keep)
+    return same if limits.may_bypass is None else same | np.asarray(limits.may_bypass)
 
 
 def prescribed_places(order: np.ndarray) -> np.ndarray:
@@ -601,4 +646,5 @@ def genes_of(nests: Mapping, spaces: MapSpace) -> MappingGenes:
         slot=slot,
         order=np.argsort(places, axis=2).astype(np.int32),
         spatial_order=nests.spatial_order.astype(np.int32),
+        keep=None if spaces.constraints.may_bypass is None else nests.keep.astype(bool),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import abc
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ _MOST = 30
 _ROLES = (("fastest", "#D55E00"), ("most frugal", "#009E73"), ("smallest", "#0072B2"))
 _UNITS = ("s", "J", "mm²")
 _AXES = ("latency", "energy", "area")
+_MARKS = (("#CC79A7", "--", "s"), ("#E69F00", "--", "D"), ("0.1", ":", "^"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +27,14 @@ class MappingSet:
         layer: name of the layer.
         template: name of the template.
         objectives: `[N, 3]` float, not negative: latency [s], energy [J] and area [mm^2].
+        marks: single mappings to draw beside the set, `[3]` each in the same units, by name; at most three names in a
+            figure.
     """
 
     layer: str
     template: str
     objectives: np.ndarray
+    marks: abc.Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 def _position(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -40,28 +45,34 @@ def _position(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarr
 
 
 @styled
-def parallel_coordinates(sets: Sequence[MappingSet], *, title: str) -> Figure:
+def parallel_coordinates(sets: Sequence[MappingSet], *, title: str, latency: str = "on-chip") -> Figure:
     """Draws sets as parallel coordinates: a panel per layer and template, a line per mapping.
 
     Axes are logarithmic, smaller is lower, and the panels of one layer share their limits, which stand at the ends of
-    the axes. Of a large set the 30 fastest mappings are drawn, and the extremes, which are coloured.
+    the axes. Of a large set the 30 fastest mappings are drawn, and the extremes, which are coloured. Marks are broken
+    lines.
 
     Args:
         sets: one or more sets; layers are the rows of the figure, templates its columns, in the order met.
         title: what was mapped.
+        latency: what the latencies count.
     """
     if not sets:
         raise ValueError("there is no set to draw")
+    marks = list(dict.fromkeys(name for s in sets for name in s.marks))
+    if len(marks) > len(_MARKS):
+        raise ValueError(f"there are marks for {len(marks)} names, at most {len(_MARKS)} are told apart")
+    drawn = dict(zip(marks, _MARKS, strict=False))
     layers = list(dict.fromkeys(s.layer for s in sets))
     templates = list(dict.fromkeys(s.template for s in sets))
     figure = new_figure(max(6.0, 3.5 * len(templates) + 0.6), 2.5 * len(layers) + 0.7)
     panels = figure.subplots(len(layers), len(templates), squeeze=False)
     for row, layer in enumerate(layers):
         mine = [s for s in sets if s.layer == layer]
-        every = np.concatenate([s.objectives for s in mine])
+        every = np.concatenate([np.stack([*s.objectives, *s.marks.values()]) for s in mine])
         low, high = every.min(axis=0), every.max(axis=0)
         for axes, template in zip(panels[row], templates, strict=True):
-            found = [s.objectives for s in mine if s.template == template]
+            found = [s for s in mine if s.template == template]
             axes.set_title(f"{clean(layer, 34)} on {clean(template, 16)}", parse_math=False)
             for spine in axes.spines.values():
                 spine.set_visible(False)
@@ -70,13 +81,18 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str) -> Figure:
                 axes.set_xticks([])
                 axes.text(0.5, 0.5, "does not run there", ha="center", transform=axes.transAxes, color="0.4")
                 continue
-            values = found[0][np.argsort(found[0][:, 0], kind="stable")]
+            values = found[0].objectives
+            values = values[np.argsort(values[:, 0], kind="stable")]
             height = _position(values, low, high)
             best = [int(values[:, k].argmin()) for k in range(3)]
             for line in height[:_MOST]:
                 axes.plot(range(3), line, color="0.6", lw=0.8, alpha=0.7, zorder=1)
             for (_, colour), m in reversed(list(zip(_ROLES, best, strict=True))):
                 axes.plot(range(3), height[m], color=colour, lw=1.8, marker="o", ms=4, zorder=3)
+            for name, mark in found[0].marks.items():
+                colour, style, marker = drawn[name]
+                line = _position(np.asarray(mark, float), low, high)
+                axes.plot(range(3), line, color=colour, lw=1.6, ls=style, marker=marker, ms=4, zorder=4)
             for k in range(3):
                 axes.vlines(k, 0, 1, color="0.25", lw=0.8, zorder=2)
                 for y, value, side in ((-0.03, low[k], "top"), (1.03, high[k], "bottom")):
@@ -87,10 +103,11 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str) -> Figure:
             axes.set(xlim=(-0.35, 2.35), ylim=(-0.12, 1.14))
     handles = [Line2D([], [], color=colour, lw=1.8, marker="o", ms=4) for _, colour in _ROLES]
     handles.append(Line2D([], [], color="0.6", lw=0.8))
-    legend_below(figure, handles, [*(role for role, _ in _ROLES), f"others (the {_MOST} fastest)"])
+    handles += [Line2D([], [], color=c, lw=1.6, ls=style, marker=m, ms=4) for c, style, m in drawn.values()]
+    legend_below(figure, handles, [*(role for role, _ in _ROLES), f"others (the {_MOST} fastest)", *marks])
     heading(
         figure,
         title,
-        "log axes, smaller is lower; latency on-chip; each mapping on its own minimal hardware",
+        f"log axes, smaller is lower; latency {latency}; each mapping on its own minimal hardware",
     )
     return figure

@@ -1,0 +1,181 @@
+"""Other mappers on our cost model, as baselines: CoSA-like, GAMMA-like, and Timeloop's hybrid search.
+
+All three minimise one number and give one mapping per layer, where the layer mapper gives a Pareto set. They see what
+it sees: the same map space without padding, each mapping on its own minimal hardware.
+
+Axes: U unique layers, T templates, B problems of a block, L levels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import Technology, Template, fits, template_arrays
+from mohamjax.mapper import programs
+from mohamjax.mapper.cosa import CosaConfig, cosa_mapping
+from mohamjax.mapper.gamma import GammaConfig, gamma_block
+from mohamjax.mapper.hybrid import HybridConfig, hybrid_block
+from mohamjax.mapper.problems import MapperContext, children_room, pair_space, prime_slots
+from mohamjax.mapper.sets import undominated
+from mohamjax.mapping.space import MappingGenes, MapSpace, decode, stack_spaces
+from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
+from mohamjax.runtime.struct import cast, put, take
+from mohamjax.workload import UniqueLayer
+
+COSTS = {"latency": (1.0, 0.0, 0.0), "energy": (0.0, 1.0, 0.0), "area": (0.0, 0.0, 1.0), "edp": (1.0, 1.0, 0.0)}
+"""What a baseline may minimise, as exponents of latency, energy and area; `edp` is the energy-delay product."""
+
+METHODS = ("cosa", "gamma", "hybrid")
+"""Names of the baselines."""
+
+_MOST = 32  # problems side by side
+
+
+def check_baseline(method: str, cost: str) -> None:
+    """Refuses names of baselines and of costs that are not known.
+
+    Raises:
+        InputError: names what is known.
+    """
+    for what, value, known in (("method", method, METHODS), ("cost", cost, tuple(COSTS))):
+        if value not in known:
+            raise InputError(f"unknown {what} {value!r}", argument=what, remedy=f"use one of {', '.join(known)}")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BaselineMapper:
+    """Maps every layer on every template that can run it by one of the baselines.
+
+    Attributes:
+        layers: unique layers, U of them.
+        templates: templates, T of them.
+        technology: energy and area tables.
+        method: `cosa`, `gamma` or `hybrid`; see the modules `mapper.cosa`, `mapper.gamma` and `mapper.hybrid`.
+        cost: a key of `COSTS`, what is minimised; `cosa` has an objective of its own and takes none.
+        front: hand out all non-dominated mappings that were evaluated, not the best one alone; `cosa` evaluates one.
+        settings: a `CosaConfig`, `GammaConfig` or `HybridConfig`; default that of the method.
+        levels: L, at least those of every template; default the most of any.
+        progress: told how many of how many problems are done, after every block.
+    """
+
+    layers: Sequence[UniqueLayer]
+    templates: Sequence[Template]
+    technology: Technology
+    method: str
+    _: dataclasses.KW_ONLY
+    cost: str = "edp"
+    front: bool = False
+    settings: CosaConfig | GammaConfig | HybridConfig | None = None
+    levels: int | None = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses names that are not known."""
+        check_baseline(self.method, self.cost)
+
+    def search(self, key: jax.Array) -> tuple[MappingTables, np.ndarray]:
+        """Maps all pairs.
+
+        The result of a pair depends on the key, the pair and the settings, and not on the company that it has.
+
+        Args:
+            key: typed key; `cosa` draws nothing.
+
+        Returns:
+            `MappingTables` `[U, T, M, ...]` as of `LayerMapper`, with M 1 unless `front`, and how many mappings were
+            evaluated `[U, T]`.
+
+        Raises:
+            InputError: `cosa` found no mapping in its time.
+        """
+        arrays = jax.device_get(template_arrays(self.templates, self.technology, self.levels, jnp.float32))
+        depth, primes = arrays.component.shape[1], prime_slots(self.layers)
+        form = depth, primes, any(template.bypasses for template in self.templates)
+        pairs = [
+            (u, t)
+            for u, layer in enumerate(self.layers)
+            for t, template in enumerate(self.templates)
+            if fits(template, layer.type, layer.shape) is None
+        ]
+        machines = [jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine) for t in range(len(self.templates))]
+        spaces = [pair_space(self.layers[u], self.templates[t], machines[t], form, padding=False) for u, t in pairs]
+        room = children_room(spaces)
+        spent = np.zeros((len(self.layers), len(self.templates)), int)
+        found: dict[tuple[int, int], MappingTables] = {}
+        width = min(_MOST, 1 << max(len(pairs) - 1, 0).bit_length())
+        for first in range(0, len(pairs), width):
+            own = list(range(first, min(first + width, len(pairs))))
+            block = [*own, *[own[-1]] * (width - len(own))]
+            chosen = [t for _, t in (pairs[i] for i in block)]
+            context = MapperContext(
+                space=jax.tree.map(put, stack_spaces([spaces[i] for i in block])),
+                template=jax.tree.map(lambda leaf, chosen=chosen: put(leaf[chosen]), arrays),
+                technology=cast(self.technology, jnp.float32),
+            )
+            keys = jnp.stack([self._key(key, *pairs[i]) for i in block])
+            genes, count, evaluated = self._mapped(keys, context, [spaces[i] for i in block], len(own), room)
+            sets = self._tabulated(context, genes, count)
+            for n, i in enumerate(own):
+                found[pairs[i]] = take(sets, n)
+                spent[pairs[i]] = evaluated[n]
+            if self.progress is not None:
+                self.progress(len(found), len(pairs))
+        entries = max((len(one.cycles) for one in found.values()), default=1)
+        tables = assemble(found, len(self.layers), len(self.templates), entries, depth, jnp.float32)
+        return tables, spent
+
+    def _key(self, key: jax.Array, u: int, t: int) -> jax.Array:
+        """The key of a pair, by what it is."""
+        layer = self.layers[u]
+        content = json.dumps([layer.type, dataclasses.asdict(layer.shape), self.templates[t].content_hash()])
+        return jax.random.fold_in(key, int(hashlib.sha256(content.encode()).hexdigest()[:8], 16))
+
+    def _mapped(
+        self, keys: jax.Array, context: MapperContext, spaces: Sequence[MapSpace], real: int, room: int
+    ) -> tuple[MappingGenes, np.ndarray, np.ndarray]:
+        """Genes `[B, M, ...]` of a block, how many of each count `[B]`, and evaluations `[B]`."""
+        if self.method == "cosa":
+            config = self.settings if isinstance(self.settings, CosaConfig) else CosaConfig()
+            rows = [cosa_mapping(own, config, item=f"CoSA-like mapping of {own.layer.bounds}") for own in spaces[:real]]
+            rows += [rows[-1]] * (len(spaces) - real)
+            genes = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *rows)
+            return genes, np.ones(len(rows), np.int32), np.ones(len(rows), int)
+        weights = jnp.asarray(COSTS[self.cost], jnp.float32)
+
+        def evaluate(genes: MappingGenes) -> jax.Array:
+            own = context.space, context.template, context.technology
+            return programs.evaluate(genes, *own, fixed=False, max_children=room)
+
+        if self.method == "gamma":
+            config = self.settings if isinstance(self.settings, GammaConfig) else GammaConfig()
+            archive, best, spent = gamma_block(keys, context, weights, evaluate, config)
+        else:
+            config = self.settings if isinstance(self.settings, HybridConfig) else HybridConfig()
+            archive, best, spent = hybrid_block(keys, context, weights, evaluate, config)
+        if self.front:
+            return archive.genes, archive.valid.sum(axis=1).astype(np.int32), spent
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], best), np.ones(len(spaces), np.int32), spent
+
+    def _tabulated(self, context: MapperContext, genes: MappingGenes, count: np.ndarray) -> MappingTables:
+        """The sets of a block `[B, M, ...]`, by rising latency."""
+        nests = jax.device_get(_decoded(jax.tree.map(jnp.asarray, genes), context.space))
+        layers, templates = jax.device_get((context.space.layer, context.template))
+        table = tabulate_sets(layers, templates, context.technology, nests, count)
+        order = np.lexsort((table.objectives[..., 1], table.objectives[..., 0]))
+        rows = np.arange(len(order))[:, None]
+        sorted_ = jax.tree.map(lambda leaf: leaf if leaf.ndim < 2 else leaf[rows, order], table)
+        return undominated(dataclasses.replace(sorted_, count=table.count))
+
+
+@jax.jit
+def _decoded(genes: MappingGenes, space: MapSpace):
+    """Loop nests `[B, M, ...]`."""
+    return jax.vmap(jax.vmap(decode, (0, None)))(genes, space)
