@@ -175,7 +175,8 @@ def test_the_preset_is_what_it_says():
     assert rates == {"crossover": 1.0, "random": 0.4, "fill": 0.7, "parallelise": 0.7, "pad": 0.0}
     assert (mapper.generations, mapper.population, mapper.immigrants, mapper.descent) == (15, 120, 0, 0)
     assert mapper.evaluations == 16 * 120
-    assert not mapper.padding
+    assert (mapper.operators, mapper.front, mapper.scale, mapper.padding) == ("medea", "population", "linear", False)
+    assert mapper.entries >= mapper.population  # all of a first front
     assert Settings.preset("tiny", preset="moham").moham.population == 128
     assert preset_package("moham").contention == "interface"
     assert PackageParameters().contention == "all"

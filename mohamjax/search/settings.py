@@ -9,8 +9,8 @@ from typing import Any
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
 from mohamjax.mapper.config import MapperConfig
-from mohamjax.mapper.mapping_operators import PAPER_RATES as MEDEA_RATES
 from mohamjax.mapper.mapping_operators import MapperRates
+from mohamjax.mapper.presets import mapper_preset
 from mohamjax.problem.goals import Goals
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig
@@ -139,20 +139,21 @@ def as_printed(settings: Settings) -> Settings:
 
     Chromosome and operators of Section V-B (`search.instances`), each at most once per individual with the
     probability of Table 4; as many evaluations in a generation as there are individuals; NSGA-II's crowding on linear
-    axes; the front of the last population. Layers are mapped with the rates of MEDEA, 15 generations of 120 with the
-    budget `paper`, without padding, random immigrants or descent. The mapper's operators are ours, and it remembers as
-    many mappings as its population has.
+    axes; the front of the last population. Layers are mapped by MEDEA as printed (`mapper.presets`), 15 generations of
+    120 with the budget `paper`; a set keeps all that the first front of its last population holds.
     """
     moham = dataclasses.replace(
         settings.moham, genes="instances", result="population", immigrants=0.0, archive=512, survival="crowding",
         scale="linear", rate_unit="individual", seeded=False, end_batches=0, end_rounds=0,
     )  # fmt: skip
-    mapper = settings.mapper
+    medea, sizes = mapper_preset("medea"), settings.mapper
+    assert medea.config is not None
     mapper = dataclasses.replace(
-        mapper, immigrants=0, descent=0, padding=False, distinct=False, archive=max(mapper.population, 6)
-    )
+        medea.config, population=sizes.population, generations=sizes.generations,
+        entries=max(sizes.entries, sizes.population),
+    )  # fmt: skip
     return dataclasses.replace(
-        settings, moham=moham, rates=PAPER_RATES, mapper=mapper, mapper_rates=MEDEA_RATES, remap=RemapConfig(every=0)
+        settings, moham=moham, rates=PAPER_RATES, mapper=mapper, mapper_rates=medea.rates, remap=RemapConfig(every=0)
     )
 
 
