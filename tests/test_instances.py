@@ -172,7 +172,7 @@ def test_the_preset_is_what_it_says():
     assert (config.rate_unit, config.seeded, printed.remap.every) == ("individual", False, 0)
     assert printed.rates == PAPER_RATES
     rates = {name: round(float(rate), 3) for name, rate in dataclasses.asdict(printed.mapper_rates).items()}
-    assert rates == {"crossover": 1.0, "random": 0.4, "fill": 0.7, "parallelise": 0.7, "pad": 0.0}
+    assert rates == {"crossover": 1.0, "random": 0.4, "fill": 0.7, "parallelise": 0.7, "pad": 0.0, "bypass": 0.0}
     assert (mapper.generations, mapper.population, mapper.immigrants, mapper.descent) == (15, 120, 0, 0)
     assert mapper.evaluations == 16 * 120
     assert (mapper.operators, mapper.front, mapper.scale, mapper.padding) == ("medea", "population", "linear", False)
@@ -180,6 +180,26 @@ def test_the_preset_is_what_it_says():
     assert Settings.preset("tiny", preset="moham").moham.population == 128
     assert preset_package("moham").contention == "interface"
     assert PackageParameters().contention == "all"
+
+
+def test_a_search_maps_with_the_rates_of_its_settings(networks, monkeypatch):
+    from mohamjax import DesignProblem, load_onnx
+    from mohamjax.search import search as module
+
+    asked = {}
+
+    class Mapper:
+        def __init__(self, layers, templates, technology, config, **more):
+            asked.update(more, config=config)
+
+        def search(self, key):
+            return "tables"
+
+    monkeypatch.setattr(module, "LayerMapper", Mapper)
+    printed = Settings.preset("tiny", preset="moham")
+    setup = DesignProblem(load_onnx(*networks)).setup
+    assert module.mapped(setup, printed, print, None, None) == "tables"
+    assert (asked["config"], asked["rates"]) == (printed.mapper, printed.mapper_rates)
 
 
 def test_plans_have_no_population_for_a_result():
@@ -227,6 +247,6 @@ def test_depthwise_layers_as_released_are_convolutions_with_one_input_channel(ne
     capsys.readouterr()
     assert main(["workload", networks[0], "--depthwise", "as-released", "--csv", "-"]) == 0
     assert "dwconv" not in capsys.readouterr().out
-    given = ["schedule", "--platform", "S4", "--bandwidth", "1", "--sample", "10", "--depthwise", "as-released"]
-    assert main([*given, "--out", str(tmp_path / "x")]) == 2
+    given = ["schedule", "--platform", "S4", "--bandwidth", "1", "--sample", "10", "--pool", "mixed"]
+    assert main([*given, "--depthwise", "as-released", "--out", str(tmp_path / "x")]) == 2
     assert "--depthwise" in capsys.readouterr().err

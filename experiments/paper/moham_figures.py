@@ -111,7 +111,8 @@ def curves(
     axes: Axes = figure.subplots()
     handles = []
     for i, (places, values) in enumerate(lines.values()):
-        (line,) = axes.plot(places, np.median(values, axis=0), color=PALETTE[i % len(PALETTE)], marker="o", ms=3)
+        marker = "o" if len(places) <= 20 else ""
+        (line,) = axes.plot(places, np.median(values, axis=0), color=PALETTE[i % len(PALETTE)], marker=marker, ms=3)
         axes.fill_between(places, values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.2, lw=0)
         handles.append(line)
     if "x" in logs:
