@@ -67,7 +67,7 @@ def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationMode
 
     Args:
         paths: ONNX files, at least one; weights are not read.
-        options: `batch`, `shapes`, `skip_unknown` and `warn`, as of `load_scenario`.
+        options: `batch`, `shapes`, `skip_unknown`, `warn` and `depthwise`, as of `load_scenario`.
 
     Raises:
         InputError: a file cannot be read or holds what is not modelled; names file, node and remedy.
@@ -415,7 +415,7 @@ def _budget(name: str) -> str:
 def search(
     problem: DesignProblem,
     tables: MappingTables | None = None,
-    budget: str = "small",
+    budget: str | None = None,
     seed: int = 0,
     *,
     preset: str = "default",
@@ -434,9 +434,9 @@ def search(
         tables: mappings to choose from, which no round of mapping then adds to unless `every` is given, so that the
             front's designs evaluate in `problem.arrays(tables)`; default those of `map_layers` with this budget and
             seed, and rounds as the budget has them.
-        budget: `tiny`, `small` or `paper`.
+        budget: `tiny`, `small` or `paper`; default `small`, and `paper` with the preset `moham`.
         seed: of all randomness: the same problem, settings and seed give the same front.
-        preset: `default`, `layers` or `paper`, see `Settings.preset`; the package stays the problem's.
+        preset: `default`, `layers`, `moham` or `paper`, see `Settings.preset`; the package stays the problem's.
         progress: write lines on standard error that say how far it is, at most one in two seconds for each step.
         listener: an object of your own that is told how the search goes (`search.Listener`), instead of `progress`.
         checkpoint: npz file that is written every half a minute and at the end.
@@ -450,7 +450,7 @@ def search(
 
     Returns:
         The result: `.front.objectives` `[n, M]` float64 by the first of them upward, `.front.designs`, `.history` (a
-        row per generation), `.tables`.
+        row per generation), `.tables`; with the preset `moham` `.archive` beside the front.
 
     Raises:
         InputError: an unknown setting or one that the problem decides, tables of another problem, a checkpoint of
@@ -467,7 +467,7 @@ def search(
         True
     """
     problem = problem.replace(max_chiplets=settings.pop("max_chiplets")) if "max_chiplets" in settings else problem
-    base = Settings.preset(_budget(budget), preset=preset, seed=seed)
+    base = Settings.preset(None if budget is None else _budget(budget), preset=preset, seed=seed)
     if tables is not None and "every" not in settings and "remap" not in settings:
         base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
     chosen = changed(base, settings)

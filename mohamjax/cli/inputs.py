@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def application_of(arguments: argparse.Namespace) -> ApplicationModel:
     """The networks that were named; what was noticed on the way is told."""
-    from mohamjax.workload import load_scenario
+    from mohamjax.workload import DEPTHWISE, load_scenario
 
     return load_scenario(
         arguments.workload if len(arguments.workload) > 1 else arguments.workload[0],
@@ -23,6 +23,7 @@ def application_of(arguments: argparse.Namespace) -> ApplicationModel:
         shapes=dict(arguments.shape),
         skip_unknown=arguments.skip_unknown,
         warn=warn,
+        depthwise=arguments.depthwise or DEPTHWISE[0],
     )
 
 

@@ -17,6 +17,7 @@ _OPTIONS = {
     "coordinator": "--coordinator",
     "cost": "--cost",
     "cost_model": "--cost-model",
+    "depthwise": "--depthwise",
     "designs": "--inject",
     "devices": "--devices",
     "front": "--front",
@@ -211,6 +212,12 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         "--skip-unknown",
         action="store_true",
         help="warn about operators that are not known instead of stopping; they pass dependencies on",
+    )
+    parser.add_argument(
+        "--depthwise",
+        choices=("physical", "as-released"),
+        help="depthwise layers: each channel over its own input (physical, default), or as MOHaM's release has them, a "
+        "convolution with one input channel, whose output channels run in parallel and share that input (as-released)",
     )
 
 

@@ -53,14 +53,8 @@ def run(
     from mohamjax.workload import load_ensemble
 
     told = "has nothing to say over several application models"
-    options.refuse(
-        told,
-        inject=arguments.inject,
-        bulk=arguments.bulk,
-        seeds=arguments.seeds,
-        within=arguments.within,
-        target=arguments.target,
-    )
+    given = {name: getattr(arguments, name) for name in ("inject", "bulk", "seeds", "depthwise", "within", "target")}
+    options.refuse(told, **given)
 
     def read() -> Any:
         settings = settings_of(arguments)

@@ -176,9 +176,13 @@ def _chosen(name: str, item: str, known: tuple[str, ...]) -> str:
     return name
 
 
+_OF_NETWORKS = ("batch", "shape", "skip_unknown", "depthwise")
+"""Options that say how networks are read."""
+
+
 def _of_networks(arguments: argparse.Namespace) -> dict[str, Any]:
     """Options that say how jobs are made of networks."""
-    return {name: getattr(arguments, name) for name in ("sample", "pool", "batch", "shape", "skip_unknown")}
+    return {name: getattr(arguments, name) for name in (*_OF_NETWORKS, "sample", "pool")}
 
 
 def _batch(arguments: argparse.Namespace) -> JobBatch:
@@ -196,7 +200,7 @@ def _batch(arguments: argparse.Namespace) -> JobBatch:
         if arguments.sample is None:
             raise InputError("jobs are drawn from a pool", item="--pool", remedy="say how many: --sample 100")
     if arguments.jobs is None:
-        own = {name: getattr(arguments, name) for name in ("batch", "shape", "skip_unknown")}
+        own = {name: getattr(arguments, name) for name in _OF_NETWORKS}
         refuse("is for networks of --jobs; the packaged ones are whole", **own)
         networks = packaged_networks()
     else:

@@ -76,12 +76,15 @@ def add_parser(verbs: options.Verbs) -> None:
 
 def _add_sizes(parser: argparse.ArgumentParser) -> None:
     """Adds how much is searched, and on what."""
-    parser.add_argument("--budget", default="small", help="tiny, small (default) or paper")
+    parser.add_argument(
+        "--budget", help="tiny, small (default) or paper (default with --preset moham): 300 generations of 250"
+    )
     parser.add_argument(
         "--preset",
         default="default",
         help="default: search chiplets, list scheduling decides on the layers; layers: move single layers, from list "
-        "schedules on; paper: operators, rates and contention as printed",
+        "schedules on; moham: MOHaM as its paper prints it, from chromosome to result; paper: MOHaM's operators, rates "
+        "and contention within our loop, with random immigrants, our archive and our mapper",
     )
     parser.add_argument(
         "--remap",
@@ -142,8 +145,8 @@ def _add_goals(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=P",
-        help="how often an operator is used, as in config.yaml (0 switches it off): plan_rates, or rates with --preset "
-        "layers or paper; may be given several times",
+        help="how often an operator is used, as in config.yaml (0 switches it off): plan_rates, or rates with other "
+        "presets; may be given several times",
     )
     parser.add_argument(
         "--seeds",
@@ -304,6 +307,10 @@ def _injected(arguments: argparse.Namespace, problem: DesignProblem) -> DesignFi
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches, writes the results folder, and prints a table of the front."""
+    from mohamjax.search import usual_budget
+
+    if arguments.budget is None:
+        arguments.budget = usual_budget(arguments.preset)
     with spread.joined(arguments) as devices:
         return _run(arguments, terminal, devices)
 
@@ -411,7 +418,7 @@ def _searched(
         if figures is not None:
             figures.certify(certificate)
         try:
-            write_results(folder, result.front, result.history, config, bounds, certificate)
+            write_results(folder, result.front, result.history, config, bounds, certificate, result.archive)
             if arguments.bulk:
                 write_front_arrays(folder / "designs.npz", result.front, str(config.get("scenario", "")))
         except InputError as error:
@@ -498,6 +505,7 @@ def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dic
         "batch": arguments.batch,
         "shapes": {name: list(shape) for name, shape in arguments.shape},
         "skip_unknown": arguments.skip_unknown,
+        **({} if arguments.depthwise is None else {"depthwise": arguments.depthwise}),
         "preset": arguments.preset,
         "word_bits": arguments.word_bits,
         "templates": arguments.templates,

@@ -20,8 +20,10 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument(
         "workload", nargs="*", help="scenarios or ONNX files, each a search of its own (default the packaged scenarios)"
     )
-    parser.add_argument("--budget", default="small", help="of the searches: tiny, small (default) or paper")
-    parser.add_argument("--preset", default="default", help="of the searches: default, layers or paper")
+    parser.add_argument(
+        "--budget", help="of the searches: tiny, small (default) or paper (default with --preset moham)"
+    )
+    parser.add_argument("--preset", default="default", help="of the searches: default, layers, moham or paper")
     options.add_common(parser, "taken by every verb; nothing is written but the cache")
 
 
@@ -34,10 +36,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.no_compile_cache:
         raise InputError("nothing would be kept", item="--no-compile-cache", remedy="leave it out")
     settings = Settings.preset(arguments.budget, preset=arguments.preset, seed=arguments.seed)
+    budget = settings.budget
     package = preset_package(arguments.preset)
     for name in arguments.workload or SCENARIOS:
         application = load_scenario(name, warn=warn)
-        terminal.announce(f"compiling for {application.name}, budget {arguments.budget}")
+        terminal.announce(f"compiling for {application.name}, budget {budget}")
         began = time.perf_counter()
         compile_search(DesignProblem(application, package=package), settings)
         terminal.line(f"{application.name}: {time.perf_counter() - began:.1f} s")

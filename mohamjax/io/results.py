@@ -32,6 +32,7 @@ from mohamjax.schedule.measures import measure_named
 from mohamjax.search.stores import HISTORY_COLUMNS
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
+ARCHIVE_FILE = "archive.csv"
 
 
 def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
@@ -78,6 +79,7 @@ def write_results(
     config: abc.Mapping[str, object],
     bounds: Bounds | None = None,
     certificate: Certificate | None = None,
+    archive: Evaluated | None = None,
 ) -> None:
     """Writes all files of a results folder but the figures and the checkpoint, all or none of them.
 
@@ -88,6 +90,8 @@ def write_results(
         config: everything needed to repeat the search; plain data.
         bounds: lower bounds of the scenario; default those for as many chiplets as the package has tiles.
         certificate: what the front has of what could be there; without it there is no `bounds.json`.
+        archive: the front of all that was evaluated, where that is not the result: `archive.csv`, in the columns of
+            `front.csv`. Without it there is no such file.
 
     Raises:
         InputError: they cannot be written; the folder is as it was.
@@ -100,9 +104,12 @@ def write_results(
     }
     if certificate is not None:
         files[folder / BOUNDS_FILE] = dump_json({"format": BOUNDS_FORMAT, **certificate.to_dict()})
+    if archive is not None:
+        files[folder / ARCHIVE_FILE] = front_csv(archive)
     write_together(files)
-    if certificate is None:
-        (folder / BOUNDS_FILE).unlink(missing_ok=True)  # of an earlier search
+    for name, content in ((BOUNDS_FILE, certificate), (ARCHIVE_FILE, archive)):
+        if content is None:
+            (folder / name).unlink(missing_ok=True)  # of an earlier search
 
 
 def read_certificate(folder: pathlib.Path) -> Certificate | None:

@@ -12,7 +12,7 @@ from mohamjax.search.plan_operators import MOST_RATES, PlanRates
 from mohamjax.search.sampling import sample_designs
 from mohamjax.search.search import Search, SearchResult, compile_search
 from mohamjax.search.seeding import list_designs, seed_designs
-from mohamjax.search.settings import BUDGETS, PRESETS, Budget, Settings, preset_package
+from mohamjax.search.settings import BUDGETS, PRESETS, Budget, Settings, preset_package, usual_budget
 from mohamjax.search.spread import check_islands
 
 __all__ = [
@@ -41,4 +41,5 @@ __all__ = [
     "preset_package",
     "sample_designs",
     "seed_designs",
+    "usual_budget",
 ]

@@ -69,8 +69,9 @@ class MohamConfig:
         front: most designs in the end; of more those stay that keep most of the hypervolume.
         survival: what decides within the first front, and what a full archive keeps: `hypervolume`, in the search's box
             (`emo.exclusive`), or crowding distance alone, `crowding`. Where one number is minimised it is the latter.
-        genes: `plans` to search chiplets and let list scheduling place and map the layers (`search.plans`), or `layers`
-            to move single layers with MOHaM's operators.
+        genes: `plans` to search chiplets and let list scheduling place and map the layers (`search.plans`), `layers`
+            to move single layers with MOHaM's operators, chiplets being known by their tiles, or `instances` to do so
+            with MOHaM's own chromosome and crossover (`search.instances`).
         islands: populations that evolve side by side, each from its own random numbers; their archives are merged in
             the end.
         migration: generations after which the best of every island join the next one, in the places of its random
@@ -97,6 +98,8 @@ class MohamConfig:
         end_rounds: rounds of closing the front over places after that, at most: they end when no design that stands for
             the front is dominated by one with other places for its chiplets, or with one chiplet less
             (`search.places`). Only where plans are searched; 0 for none.
+        result: `archive`: the front of all that was evaluated; or `population`: that of the last population, as MOHaM
+            has it, with the archive beside it.
         orders: random topological orders that random individuals draw from.
         chunk: generations of one call of the jitted step; progress is reported between calls.
     """
@@ -122,6 +125,7 @@ class MohamConfig:
     delta: float = 0.02
     end_batches: int = 0
     end_rounds: int = 0
+    result: str = "archive"
     orders: int = 512
     chunk: int = 5
 
@@ -140,7 +144,8 @@ class MohamConfig:
         for name in self.objectives:
             measure_named(name)
         words = {
-            "genes": ("plans", "layers"),
+            "genes": ("plans", "layers", "instances"),
+            "result": ("archive", "population"),
             "survival": ("hypervolume", "crowding"),
             "rate_unit": ("layer", "individual"),
             "stop": ("generations", "stability"),
@@ -152,6 +157,12 @@ class MohamConfig:
                 raise InputError(
                     f"{name} is {getattr(self, name)!r}", item="search settings", remedy=f"use {', '.join(known)}"
                 )
+        if self.result == "population" and self.genes == "plans":
+            raise InputError(
+                "the end of a search of plans works on the archive, not on the population",
+                item="search settings",
+                remedy="search layers or instances, or leave `result` out",
+            )
         if self.stop == "stability" and self.objective != "front":
             raise InputError(
                 f"the stability of a front says nothing where {self.objective} alone is minimised",

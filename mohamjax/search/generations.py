@@ -31,6 +31,7 @@ from mohamjax.search.batches import (
     sizes_of,
 )
 from mohamjax.search.config import MohamConfig, Rates
+from mohamjax.search.instances import Instances, instances_of
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plans import Planned, plan_of
@@ -127,6 +128,8 @@ class Generations:
         problem = self._problem = self.problem or genetic_problem(config, self.projects)
         if seeds is not None and config.genes == "plans":
             seeds = _planned(seeds, self.space)
+        elif seeds is not None and config.genes == "instances":
+            seeds = _instances(seeds, self.space)
         self._began = time.perf_counter()
         batches = 1 if seeds is None else -(-jax.tree.leaves(seeds)[0].shape[0] // config.population)
         state = self.resume
@@ -250,6 +253,12 @@ class Generations:
 def _planned(designs: Design, space: DesignSpace) -> Planned:
     """Designs `[K, ...]` with a plan for each."""
     return jax.vmap(plan_of, in_axes=(0, None, None))(designs, space.genetics, space.plans)
+
+
+@jit_o0_plain_loops
+def _instances(designs: Design, space: DesignSpace) -> Instances:
+    """Designs `[K, ...]` as individuals whose instances are known by the tiles that they stand on first."""
+    return jax.vmap(instances_of, in_axes=(0, None))(designs, space.genetics)
 
 
 def _batches(key: jax.Array, seeds: Any, space: DesignSpace, config: MohamConfig, problem: Problem) -> Iterator[Any]:

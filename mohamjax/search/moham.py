@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,31 +25,40 @@ from mohamjax.schedule.chiplet_measures import largest
 from mohamjax.schedule.ensemble import model_reports, over_models
 from mohamjax.schedule.measures import DEFAULT, kinds_of, measured
 from mohamjax.schedule.tenants import tenant_excess
-from mohamjax.search import operators
+from mohamjax.search import instances, operators
 from mohamjax.search.config import MohamConfig, Rates
+from mohamjax.search.instances import Instances, placed
 from mohamjax.search.plan_variation import draft_plan, grow_plans, vary_plans
 from mohamjax.search.plans import Planned
 
 # ---------------------------------------------------------------- the problem that the loop searches
 
 
+Layered = TypeVar("Layered", Design, Instances)
+"""What a search of layers moves."""
+
+_MOVES: dict[str, Any] = {"layers": operators, "instances": instances}
+"""The operators of a kind of genes, by the same names."""
+
+
 def _vary(
     key: jax.Array,
-    a: Design,
-    b: Design,
+    a: Layered,
+    b: Layered,
     space: DesignSpace,
     rates: Rates,
     *,
+    genes: str,
     per_layer: bool,
     projects: bool,
-) -> tuple[Design, Design]:
+) -> tuple[Layered, Layered]:
     """Crossovers of a pair, then the mutations of each child, each with its probability."""
-    genetics = space.genetics
+    genetics, moves = space.genetics, _MOVES[genes]
     cross_key, mutate_key = jax.random.split(key)
     crossovers = (
-        (operators.scheduling_crossover, rates.scheduling_crossover),
-        (operators.mapping_crossover, rates.mapping_crossover),
-        (operators.sa_crossover, rates.sa_crossover),
+        (moves.scheduling_crossover, rates.scheduling_crossover),
+        (moves.mapping_crossover, rates.mapping_crossover),
+        (moves.sa_crossover, rates.sa_crossover),
     )
     for subkey, (operator, rate) in zip(jax.random.split(cross_key, len(crossovers)), crossovers, strict=True):
         coin_key, use_key = jax.random.split(subkey)
@@ -58,29 +67,32 @@ def _vary(
         a, b = jax.tree.map(lambda new, old, h=happens: jnp.where(h, new, old), crossed, (a, b))
     # Both children as one batch, so that the mutations are compiled once.
     both = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
-    mutate = functools.partial(_mutate, genetics=genetics, rates=rates, per_layer=per_layer)
+    mutate = functools.partial(_mutate, genetics=genetics, rates=rates, genes=genes, per_layer=per_layer)
     both = jax.vmap(mutate)(jax.random.split(mutate_key), both)
     if projects:
-        both = jax.vmap(functools.partial(operators.conform, genetics=genetics))(both)
+        both = jax.vmap(functools.partial(moves.conform, genetics=genetics))(both)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
     return first, second
 
 
-def _mutate(key: jax.Array, design: Design, genetics: Genetics, rates: Rates, per_layer: bool) -> Design:
+def _mutate(
+    key: jax.Array, design: Layered, genetics: Genetics, rates: Rates, *, genes: str, per_layer: bool
+) -> Layered:
     """All mutations of one individual, each with its probability."""
+    moves = _MOVES[genes]
     once = [
-        (operators.splitting_mutation, rates.splitting_mutation),
-        (operators.merging_mutation, rates.merging_mutation),
-        (operators.template_mutation, rates.template_mutation),
-        (operators.position_mutation, rates.position_mutation),
-        (operators.opening_mutation, rates.opening_mutation),
-        (operators.resizing_mutation, rates.resizing_mutation),
+        (moves.splitting_mutation, rates.splitting_mutation),
+        (moves.merging_mutation, rates.merging_mutation),
+        (moves.template_mutation, rates.template_mutation),
+        (moves.position_mutation, rates.position_mutation),
+        (moves.opening_mutation, rates.opening_mutation),
+        (moves.resizing_mutation, rates.resizing_mutation),
     ]
     if not per_layer:
         once += [
-            (operators.scheduling_mutation, rates.scheduling_mutation),
-            (operators.mapping_mutation, rates.mapping_mutation),
-            (operators.assignment_mutation, rates.assignment_mutation),
+            (moves.scheduling_mutation, rates.scheduling_mutation),
+            (moves.mapping_mutation, rates.mapping_mutation),
+            (moves.assignment_mutation, rates.assignment_mutation),
         ]
     once_key, swap_key, mapping_key, tile_key = jax.random.split(key, 4)
     for subkey, (operator, rate) in zip(jax.random.split(once_key, len(once)), once, strict=True):
@@ -93,24 +105,24 @@ def _mutate(key: jax.Array, design: Design, genetics: Genetics, rates: Rates, pe
         def of_layer(rate: jax.typing.ArrayLike) -> jax.Array:
             return jnp.where(jnp.asarray(rate) > 0, jnp.maximum(rate, rates.least_layers / genetics.layers), 0.0)
 
-        design = _swaps(swap_key, design, genetics, of_layer(rates.scheduling_mutation))
+        design = _swaps(swap_key, design, genetics, of_layer(rates.scheduling_mutation), genes)
         coin_key, use_key = jax.random.split(mapping_key)
         chosen = jax.random.bernoulli(coin_key, of_layer(rates.mapping_mutation), design.order.shape)
-        design = operators.mapping_mutation(use_key, design, genetics, chosen)
+        design = moves.mapping_mutation(use_key, design, genetics, chosen)
         coin_key, use_key = jax.random.split(tile_key)
         chosen = jax.random.bernoulli(coin_key, of_layer(rates.assignment_mutation), design.order.shape)
-        design = operators.assignment_mutation(use_key, design, genetics, chosen)
+        design = moves.assignment_mutation(use_key, design, genetics, chosen)
     return design
 
 
-def _swaps(key: jax.Array, design: Design, genetics: Genetics, rate: jax.typing.ArrayLike) -> Design:
+def _swaps(key: jax.Array, design: Layered, genetics: Genetics, rate: jax.typing.ArrayLike, genes: str) -> Layered:
     """Scheduling mutation at a rate per layer: as many swaps one after the other as layers were drawn."""
     count_key, swap_key = jax.random.split(key)
     drawn = jax.random.bernoulli(count_key, rate, design.order.shape)
     number = jnp.sum(drawn & (jnp.arange(drawn.shape[0]) < genetics.layers))
 
-    def swap(i: jax.Array, current: Design) -> Design:
-        return operators.scheduling_mutation(jax.random.fold_in(swap_key, i), current, genetics)
+    def swap(i: jax.Array, current: Layered) -> Layered:
+        return _MOVES[genes].scheduling_mutation(jax.random.fold_in(swap_key, i), current, genetics)
 
     return jax.lax.fori_loop(0, number, swap, design)
 
@@ -181,14 +193,17 @@ def _box(space: DesignSpace) -> tuple[jax.Array, jax.Array]:
 
 
 def designs_of(genes: Any) -> Design:
-    """The designs of individuals, whatever they are searched as."""
+    """The designs of individuals, whatever they are searched as; for any leading axes."""
+    if isinstance(genes, Instances):
+        return placed(genes)
     return genes.design if isinstance(genes, Planned) else genes
 
 
-def _sample_layers(key: jax.Array, space: DesignSpace, *, projects: bool) -> Design:
+def _sample_layers(key: jax.Array, space: DesignSpace, *, genes: str, projects: bool) -> Design | Instances:
     """A random individual of a search of layers."""
-    design = operators.sample(key, space.genetics, space.genetics.on_tile.shape[0])
-    return operators.conform(design, space.genetics) if projects else design
+    moves = _MOVES[genes]
+    drawn = moves.sample(key, space.genetics, space.genetics.on_tile.shape[0])
+    return moves.conform(drawn, space.genetics) if projects else drawn
 
 
 @functools.cache
@@ -201,7 +216,7 @@ def _problem(
     kinds: tuple[str, ...],
     by_volume: bool,
 ) -> Problem:
-    def evaluate_one(individual: Design | Planned, space: DesignSpace) -> jax.Array:
+    def evaluate_one(individual: Design | Instances | Planned, space: DesignSpace) -> jax.Array:
         design = designs_of(individual)
         if space.models is not None:
             reports = model_reports(design, space.evaluation, space.models)
@@ -214,12 +229,13 @@ def _problem(
             values = measured(found, kinds, space.measures.network, space.evaluation.network) + space.measures.offset
         return emo.constrained(values, violation(found.objectives, design, space, found.tenants, found.chiplets))
 
-    def evaluate(individuals: Design | Planned, space: DesignSpace) -> jax.Array:
+    def evaluate(individuals: Design | Instances | Planned, space: DesignSpace) -> jax.Array:
         return in_fitting_blocks(jax.vmap(lambda one: evaluate_one(one, space)), individuals, DESIGNS)
 
+    moved = "layers" if genes == "plans" else genes
     layers = Problem(
-        sample=functools.partial(_sample_layers, projects=projects),
-        vary=functools.partial(_vary, per_layer=per_layer, projects=projects),
+        sample=functools.partial(_sample_layers, genes=moved, projects=projects),
+        vary=functools.partial(_vary, genes=moved, per_layer=per_layer, projects=projects),
         evaluate=evaluate,
         observe=log_hypervolume,
         fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
@@ -227,7 +243,7 @@ def _problem(
         box=_box if by_volume else None,
         distinct=by_volume,
     )
-    if genes == "layers":
+    if genes != "plans":
         return layers
     return dataclasses.replace(layers, sample=draft_plan, vary=vary_plans, grow=grow_plans)
 
@@ -245,4 +261,4 @@ def genetic_problem(config: MohamConfig, projects: bool = False) -> Problem:
     by_volume = config.survival == "hypervolume" and not scalar
     if config.genes == "plans":
         return _problem("plans", False, scalar, log, False, kinds, by_volume)
-    return _problem("layers", config.rate_unit == "layer", scalar, log, projects, kinds, by_volume)
+    return _problem(config.genes, config.rate_unit == "layer", scalar, log, projects, kinds, by_volume)

@@ -24,12 +24,12 @@ def _real(genetics: Genetics) -> jax.Array:
     return jnp.arange(genetics.unique.shape[0]) < genetics.layers
 
 
-def _runs(genetics: Genetics, template: jax.Array) -> jax.Array:
+def runs_on(genetics: Genetics, template: jax.Array) -> jax.Array:
     """`[L, S]` bool, whether each tile's template (`[S]`, -1 empty) runs each layer."""
     return jnp.where(template >= 0, genetics.able[:, jnp.maximum(template, 0)], False)
 
 
-def _pick(key: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+def pick(key: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A random true index of `mask` (`[n]` bool) and whether there is one."""
     draw = jax.random.uniform(key, mask.shape)
     return jnp.argmax(jnp.where(mask, draw, -1.0)).astype(jnp.int32), jnp.any(mask)
@@ -62,7 +62,7 @@ def _used(design: Design, genetics: Genetics) -> jax.Array:
     return jnp.zeros(tiles, bool).at[owner].set(True, mode="drop")
 
 
-def _drop_empty(design: Design, genetics: Genetics) -> Design:
+def drop_empty(design: Design, genetics: Genetics) -> Design:
     """Takes chiplets without layers off the package, but for those that stand there in any case."""
     used = _used(design, genetics) | (genetics.on_tile >= 0)
     return dataclasses.replace(design, template=jnp.where(used, design.template, -1))
@@ -73,14 +73,14 @@ def _select(condition: jax.Array, yes: Design, no: Design) -> Design:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def _transformed(design: Design, genetics: Genetics, target: jax.Array) -> jax.Array:
+def transformed(design: Design, genetics: Genetics, target: jax.Array) -> jax.Array:
     """`[L]` int32, each layer's mapping carried over to the template `target` (`[L]`) (mapping transform)."""
     source = design.template[design.assignment]
     moved = genetics.transform[genetics.unique, jnp.maximum(source, 0), design.mapping, jnp.maximum(target, 0)]
     return jnp.where(source == target, design.mapping, moved)
 
 
-def _positions(order: jax.Array) -> jax.Array:
+def positions(order: jax.Array) -> jax.Array:
     """`[L]` int32, the place of each layer in the order."""
     return jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0], dtype=order.dtype), unique_indices=True)
 
@@ -108,21 +108,21 @@ def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     template = jnp.where(free, jnp.where(number < chips, drawn, -1), genetics.on_tile)
     common = jnp.sum(genetics.able, axis=0)
     for k, subkey in enumerate(jax.random.split(cover_key, min(templates, tiles))):
-        lonely = real & ~jnp.any(_runs(genetics, template), axis=1)
+        lonely = real & ~jnp.any(runs_on(genetics, template), axis=1)
         useful = jnp.sum(genetics.able & lonely[:, None], axis=0) * (len(real) + 1) + common
-        choice, _ = _pick(subkey, useful == jnp.max(useful))
+        choice, _ = pick(subkey, useful == jnp.max(useful))
         template = jnp.where(jnp.any(lonely) & free & (number == k), choice, template)
-    stranded = real & ~jnp.any(_runs(genetics, template), axis=1)
+    stranded = real & ~jnp.any(runs_on(genetics, template), axis=1)
     too_many = jnp.sum(template >= 0) > genetics.max_chiplets
     template = jnp.where(too_many | jnp.any(stranded), genetics.cover, template)
-    assignment, _ = _pick_rows(tile_key, _runs(genetics, template))
+    assignment, _ = _pick_rows(tile_key, runs_on(genetics, template))
     assignment = jnp.where(real, assignment, 0)
     size = genetics.count[genetics.unique, template[assignment]]
     mapping = (jax.random.uniform(mapping_key, size.shape) * size).astype(jnp.int32)
     mapping = jnp.where(real, jnp.clip(mapping, 0, jnp.maximum(size - 1, 0)), 0)
     order = genetics.orders[jax.random.randint(order_key, (), 0, genetics.orders.shape[0])]
     design = Design(order=order, assignment=assignment, mapping=mapping, template=template.astype(jnp.int32))
-    return _drop_empty(design, genetics)
+    return drop_empty(design, genetics)
 
 
 def conform(design: Design, genetics: Genetics) -> Design:
@@ -143,9 +143,9 @@ def conform(design: Design, genetics: Genetics) -> Design:
     uniform = jnp.where(standing, leader, -1)
     template = jnp.where((genetics.homogeneous >= 0) & (genetics.on_tile < 0), uniform, design.template)
     assignment = jnp.where(genetics.pin >= 0, genetics.pin, design.assignment)
-    mapping = _transformed(design, genetics, template[assignment])
+    mapping = transformed(design, genetics, template[assignment])
     moved = dataclasses.replace(design, assignment=assignment, mapping=mapping, template=template)
-    return _drop_empty(moved, genetics)
+    return drop_empty(moved, genetics)
 
 
 def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetics) -> Design:
@@ -162,14 +162,14 @@ def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetic
     """
     real = _real(genetics)
     template = jnp.where(genetics.on_tile == FREE, design.template, genetics.on_tile)
-    runs = _runs(genetics, template)
+    runs = runs_on(genetics, template)
     home = jnp.take_along_axis(runs, design.assignment[:, None], axis=1)[:, 0]
     refuge, found = _pick_rows(key, runs)
     assignment = jnp.where(real, jnp.where(home, design.assignment, refuge), 0)
     size = genetics.count[genetics.unique, jnp.maximum(template[assignment], 0)]
     mapping = jnp.where(real, design.mapping % jnp.maximum(size, 1), 0)
     mended = dataclasses.replace(design, assignment=assignment, mapping=mapping, template=template)
-    mended = _drop_empty(mended, genetics)
+    mended = drop_empty(mended, genetics)
     few = jnp.sum(mended.template >= 0) <= genetics.max_chiplets
     return _select(jnp.all(home | found | ~real) & few, mended, fallback)
 
@@ -179,12 +179,12 @@ def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetic
 
 def spliced(first: jax.Array, second: jax.Array, cut: jax.Array) -> jax.Array:
     """The first `cut` layers of one order, then the others in the order of the second."""
-    late = _positions(first)[second] >= cut
+    late = positions(first)[second] >= cut
     place = jnp.where(late, cut + jnp.cumsum(late) - 1, first.shape[0])
     return first.at[place].set(second, mode="drop")
 
 
-def _mutually(operator: Callable[..., Design], a: Design, b: Design, *each: jax.Array) -> tuple[Design, Design]:
+def mutually(operator: Callable[..., Design], a: Design, b: Design, *each: jax.Array) -> tuple[Design, Design]:
     """`operator(own, other, *each)` for (a, b) and for (b, a), batched so that it is compiled once.
 
     Args:
@@ -203,7 +203,7 @@ def _mutually(operator: Callable[..., Design], a: Design, b: Design, *each: jax.
 def scheduling_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
     """Splices the topological orders of the parents at one point (Figure 5a)."""
     cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
-    return _mutually(lambda own, other: dataclasses.replace(own, order=spliced(own.order, other.order, cut)), a, b)
+    return mutually(lambda own, other: dataclasses.replace(own, order=spliced(own.order, other.order, cut)), a, b)
 
 
 def mapping_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
@@ -214,10 +214,10 @@ def mapping_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) 
     cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
 
     def child(own: Design, other: Design) -> Design:
-        foreign = _transformed(other, genetics, own.template[own.assignment])
-        return dataclasses.replace(own, mapping=jnp.where(_positions(own.order) < cut, own.mapping, foreign))
+        foreign = transformed(other, genetics, own.template[own.assignment])
+        return dataclasses.replace(own, mapping=jnp.where(positions(own.order) < cut, own.mapping, foreign))
 
-    return _mutually(child, a, b)
+    return mutually(child, a, b)
 
 
 def _graft(key: jax.Array, own: Design, other: Design, tile: jax.Array, genetics: Genetics) -> Design:
@@ -229,14 +229,14 @@ def _graft(key: jax.Array, own: Design, other: Design, tile: jax.Array, genetics
     real = _real(genetics)
     template = own.template.at[tile].set(other.template[tile])
     brought = real & (other.assignment == tile)
-    runs = _runs(genetics, template)
+    runs = runs_on(genetics, template)
     homeless = real & (own.assignment == tile) & ~brought & ~runs[:, tile]
     refuge, found = _pick_rows(key, runs)
     assignment = jnp.where(brought, tile, jnp.where(homeless, refuge, own.assignment))
-    mapping = jnp.where(brought, other.mapping, _transformed(own, genetics, template[assignment]))
+    mapping = jnp.where(brought, other.mapping, transformed(own, genetics, template[assignment]))
     possible = jnp.all(found | ~homeless)
     grafted = dataclasses.replace(own, assignment=assignment, mapping=jnp.where(real, mapping, 0), template=template)
-    return _select(possible, _drop_empty(grafted, genetics), own)
+    return _select(possible, drop_empty(grafted, genetics), own)
 
 
 def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
@@ -247,7 +247,7 @@ def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tu
     of chiplets is not added.
     """
     tile_key, graft_key, copy_key = jax.random.split(key, 3)
-    tile, _ = _pick(tile_key, (a.template >= 0) | (b.template >= 0))
+    tile, _ = pick(tile_key, (a.template >= 0) | (b.template >= 0))
 
     def child(own: Design, other: Design, graft: jax.Array, copy: jax.Array) -> Design:
         standing = own.template >= 0
@@ -255,7 +255,7 @@ def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tu
         grafted = _graft(graft, own, other, tile, genetics)
         return _select((other.template[tile] >= 0) & room, grafted, mapping_mutation(copy, own, genetics))
 
-    return _mutually(child, a, b, jax.random.split(graft_key), jax.random.split(copy_key))
+    return mutually(child, a, b, jax.random.split(graft_key), jax.random.split(copy_key))
 
 
 # ---------------------------------------------------------------- mutations of the software genome
@@ -268,7 +268,7 @@ def scheduling_mutation(key: jax.Array, design: Design, genetics: Genetics) -> D
     all predecessors of l_k lie before l_i.
     """
     i_key, k_key = jax.random.split(key)
-    position = _positions(design.order)
+    position = positions(design.order)
     layer = _layer(i_key, genetics)
     start = position[layer]
     successors = genetics.successors[layer]
@@ -314,12 +314,12 @@ def assignment_mutation(key: jax.Array, design: Design, genetics: Genetics, chos
     layers, tiles = design.order.shape[0], design.template.shape[0]
     if chosen is None:
         chosen = jnp.arange(layers) == _layer(layer_key, genetics)
-    elsewhere = _runs(genetics, design.template) & (jnp.arange(tiles) != design.assignment[:, None])
+    elsewhere = runs_on(genetics, design.template) & (jnp.arange(tiles) != design.assignment[:, None])
     tile, found = _pick_rows(tile_key, elsewhere)
     moves = chosen & found & _real(genetics)
     assignment = jnp.where(moves, tile, design.assignment)
-    mapping = _transformed(design, genetics, design.template[assignment])
-    return _drop_empty(dataclasses.replace(design, assignment=assignment, mapping=mapping), genetics)
+    mapping = transformed(design, genetics, design.template[assignment])
+    return drop_empty(dataclasses.replace(design, assignment=assignment, mapping=mapping), genetics)
 
 
 def opening_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
@@ -327,12 +327,12 @@ def opening_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
     layer_key, template_key = jax.random.split(key)
     layer = _layer(layer_key, genetics)
     tile, room = _vacant(design, genetics)
-    template, _ = _pick(template_key, genetics.able[layer])
+    template, _ = pick(template_key, genetics.able[layer])
     opened = design.template.at[tile].set(template)
     assignment = design.assignment.at[layer].set(tile)
-    moved = dataclasses.replace(design, mapping=_transformed(design, genetics, opened[assignment]))
+    moved = dataclasses.replace(design, mapping=transformed(design, genetics, opened[assignment]))
     moved = dataclasses.replace(moved, assignment=assignment, template=opened)
-    return _select(room, _drop_empty(moved, genetics), design)
+    return _select(room, drop_empty(moved, genetics), design)
 
 
 # ---------------------------------------------------------------- mutations of the hardware genome
@@ -345,7 +345,7 @@ def _vacant(design: Design, genetics: Genetics) -> tuple[jax.Array, jax.Array]:
     return jnp.argmax(empty).astype(jnp.int32), jnp.any(empty) & (jnp.sum(standing) < genetics.max_chiplets)
 
 
-def _movable(design: Design, genetics: Genetics) -> jax.Array:
+def movable_chiplets(design: Design, genetics: Genetics) -> jax.Array:
     """`[S]` bool, chiplets that the search may move or change."""
     return (design.template >= 0) & (genetics.on_tile == FREE)
 
@@ -379,7 +379,7 @@ def splitting_mutation(key: jax.Array, design: Design, genetics: Genetics) -> De
     real = _real(genetics)
     owner = jnp.where(real, design.assignment, tiles)
     load = jnp.zeros(tiles, jnp.int32).at[owner].add(1, mode="drop")
-    source, loaded = _pick(tile_key, load > 1)
+    source, loaded = pick(tile_key, load > 1)
     target, room = _vacant(design, genetics)
     moved = _half(half_key, real & (design.assignment == source))
     split = dataclasses.replace(
@@ -398,26 +398,26 @@ def merging_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
     first_key, second_key = jax.random.split(key)
     occupied = design.template >= 0
     tiles = jnp.arange(occupied.shape[0])
-    keeper, _ = _pick(first_key, occupied)
-    giver, pair = _pick(second_key, occupied & (tiles != keeper))
+    keeper, _ = pick(first_key, occupied)
+    giver, pair = pick(second_key, occupied & (tiles != keeper))
     moved = _real(genetics) & (design.assignment == giver)
     able = jnp.all(~moved | genetics.able[:, jnp.maximum(design.template[keeper], 0)])
     assignment = jnp.where(moved, keeper, design.assignment)
     merged = dataclasses.replace(
         design,
         assignment=assignment,
-        mapping=_transformed(design, genetics, design.template[assignment]),
+        mapping=transformed(design, genetics, design.template[assignment]),
     )
-    return _select(pair & able, _drop_empty(merged, genetics), design)
+    return _select(pair & able, drop_empty(merged, genetics), design)
 
 
 def position_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Swaps the tiles of two random chiplets that are not fixed (Figure 5h)."""
     first_key, second_key = jax.random.split(key)
-    movable = _movable(design, genetics)
+    movable = movable_chiplets(design, genetics)
     tiles = jnp.arange(movable.shape[0])
-    one, _ = _pick(first_key, movable)
-    two, pair = _pick(second_key, movable & (tiles != one))
+    one, _ = pick(first_key, movable)
+    two, pair = pick(second_key, movable & (tiles != one))
     seat = jnp.where(tiles == one, two, jnp.where(tiles == two, one, tiles)).astype(jnp.int32)
     assignment = jnp.where(_real(genetics), seat[design.assignment], design.assignment)
     swapped = dataclasses.replace(design, assignment=assignment, template=design.template[seat])
@@ -430,7 +430,7 @@ def resizing_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Des
     A chiplet is as large as its largest mapping: to make one smaller, all its layers must change together.
     """
     tile_key, rule_key = jax.random.split(key)
-    tile, _ = _pick(tile_key, design.template >= 0)
+    tile, _ = pick(tile_key, design.template >= 0)
     rule = jax.random.randint(rule_key, (), 0, genetics.rules.shape[0])
     there = _real(genetics) & (design.assignment == tile)
     chosen = genetics.rules[rule][genetics.unique, jnp.maximum(design.template[tile], 0)]
@@ -440,12 +440,12 @@ def resizing_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Des
 def template_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Gives a random chiplet another template that runs all its layers, transforming their mappings (Figure 5i)."""
     tile_key, template_key = jax.random.split(key)
-    tile, any_movable = _pick(tile_key, _movable(design, genetics))
+    tile, any_movable = pick(tile_key, movable_chiplets(design, genetics))
     there = _real(genetics) & (design.assignment == tile)
     allowed = any_movable & jnp.all(genetics.able | ~there[:, None], axis=0)
     allowed &= jnp.arange(allowed.shape[0]) != design.template[tile]
-    choice, found = _pick(template_key, allowed)
+    choice, found = pick(template_key, allowed)
     template = design.template.at[tile].set(choice)
     target = jnp.where(there, choice, design.template[design.assignment])
-    changed = dataclasses.replace(design, template=template, mapping=_transformed(design, genetics, target))
+    changed = dataclasses.replace(design, template=template, mapping=transformed(design, genetics, target))
     return _select(found, changed, design)

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from mohamjax.hardware import package_to_dict, technology_hash
+from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapping import MappingTables
 from mohamjax.problem.design_problem import DesignProblem
 from mohamjax.problem.genetics import Genetics
@@ -48,7 +49,7 @@ def fingerprint(
     """
     application, technology = problem.application, problem.technology
     moham = dataclasses.asdict(settings.moham)
-    loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches", "end_rounds"]
+    loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches", "end_rounds", "result"]
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
     loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
     loose += ["objectives"] * (settings.moham.objectives == DEFAULT)
@@ -62,6 +63,7 @@ def fingerprint(
         "static_energy": technology.static_share is not None,
         "package": package_to_dict(problem.package),
         "mapper": plain(settings.mapper),
+        "mapper_rates": named_rates(settings.mapper_rates),
         "moham": moham,
         "rates": named_rates(settings.rates),
         "plan_rates": named_rates(settings.plan_rates),
@@ -83,7 +85,7 @@ def fingerprint(
     return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def named_rates(rates: Rates | PlanRates) -> dict[str, float]:
+def named_rates(rates: Rates | PlanRates | MapperRates) -> dict[str, float]:
     """Rates by name."""
     return {name: float(rate) for name, rate in dataclasses.asdict(rates).items()}
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax import emo
 from mohamjax.emo.loop import SearchState
 from mohamjax.errors import InputError
 from mohamjax.hardware import package_to_dict, technology_hash, template_to_dict
@@ -79,6 +80,8 @@ class SearchResult:
         tables: the Pareto tables that the search used.
         interrupted: the search was stopped by hand before its end.
         plans: of the front's designs, leading axis `[N]`; None for a search of layers.
+        archive: the front of all that was evaluated, where `front` is that of the last population
+            (`MohamConfig.result`); None elsewhere.
     """
 
     front: Evaluated
@@ -88,6 +91,7 @@ class SearchResult:
     tables: MappingTables
     interrupted: bool
     plans: Plan | None = None
+    archive: Evaluated | None = None
 
     @property
     def hypervolume(self) -> float:
@@ -105,7 +109,9 @@ class Explored:
     Attributes:
         problem: the problem.
         tables: the Pareto tables that the search used.
-        designs: `[N, ...]`, those of the archives, or where there are none of the population; NumPy arrays.
+        designs: `[N, ...]`, those of the archives, or where there are none of the population; NumPy arrays. With
+            `MohamConfig.result` the first front of the last populations instead.
+        archive: `[K, ...]`, in that case those of the archives; None elsewhere.
         plans: their plans; None for a search of layers.
         closed: `[N]` bool, which of them no move of chiplets betters (`places.Closing`); None where closing did not
             come to its end.
@@ -118,6 +124,7 @@ class Explored:
     problem: DesignProblem
     tables: MappingTables
     designs: Design
+    archive: Design | None
     plans: Plan | None
     closed: np.ndarray | None
     history: list[dict[str, Any]]
@@ -419,12 +426,18 @@ class Search:
         genes: Any = state.archive.genes
         kept = np.nonzero(np.asarray(state.archive.valid))
         closed = None if self._closed.closed is None else self._closed.closed[kept]
+        archive = None
+        if config.result == "population" and kept[0].size:
+            archive = _host_designs(genes, kept)
+            population = state.population
+            first = (np.asarray(population.rank) == 0) & np.asarray(emo.feasible(population.objectives))
+            kept, genes = np.nonzero(first), population.genes
         if not kept[0].size:
             # The population holds those that come nearest; what they reach, which the search hides behind its penalty,
             # is said.
             closed = None
             kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
-        genes = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], genes)
+        designs = _host_designs(genes, kept)
         own: dict[str, Any] = {"reference_point": plain(space.reference), "ideal_point": plain(space.ideal)}
         if config.objectives != DEFAULT:
             own["offsets"] = plain(offsets(config.objectives, self.problem.application))
@@ -433,8 +446,9 @@ class Search:
         return Explored(
             problem=self.problem,
             tables=self._tables,
-            designs=designs_of(genes),
-            plans=genes.plan if self._plans else None,
+            designs=designs,
+            archive=archive,
+            plans=jax.tree.map(lambda leaf: np.asarray(leaf)[kept], genes.plan) if self._plans else None,
             closed=closed,
             history=self._history,
             config=_record(self.problem, self.settings) | own,
@@ -455,13 +469,19 @@ class Search:
         if self._precompilation is not None:
             self._precompilation.reported()
         goals, resolved = self.settings.goals, self.problem.resolved
-        evaluated = reevaluate(
-            self.problem.setup, explored.tables.mapping, np.asarray(explored.tables.count), explored.designs,
-            measures=goals.objectives, periods=goals.periods,
-        )  # fmt: skip
-        reports = evaluated.reports
-        template = np.asarray(evaluated.designs.template)
-        reached = Reached(np.asarray(reports.objectives), template, reports.tenants, reports.chiplets)
+
+        def again(designs: Design) -> Evaluated:
+            return reevaluate(
+                self.problem.setup, explored.tables.mapping, np.asarray(explored.tables.count), designs,
+                measures=goals.objectives, periods=goals.periods,
+            )  # fmt: skip
+
+        evaluated, archive = again(explored.designs), None
+        if explored.archive is not None:
+            archive = again(explored.archive)
+            archive = archive.take(np.flatnonzero(keeps(resolved, _reached(archive))))
+            archive = archive.take(front_index(archive.objectives))
+        reached = _reached(evaluated)
         within = np.flatnonzero(keeps(resolved, reached))
         if not within.size:
             raise unmet(resolved, reached, kept=self.checkpoint is not None)
@@ -477,7 +497,21 @@ class Search:
             tables=explored.tables,
             interrupted=explored.interrupted,
             plans=None if explored.plans is None else take(explored.plans, front[few]),
+            archive=archive,
         )
+
+
+def _host_designs(genes: Any, rows: tuple[np.ndarray, ...]) -> Design:
+    """The designs of chosen individuals, NumPy arrays."""
+    chosen = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], genes)
+    return jax.tree.map(np.asarray, designs_of(chosen))
+
+
+def _reached(evaluated: Evaluated) -> Reached:
+    """What designs reach, as the checks of requirements read it."""
+    reports = evaluated.reports
+    template = np.asarray(evaluated.designs.template)
+    return Reached(np.asarray(reports.objectives), template, reports.tenants, reports.chiplets)
 
 
 def mapped(
@@ -499,7 +533,7 @@ def mapped(
     key, _, _ = search_keys(settings.seed)
     mapper = LayerMapper(
         setup.application.unique_layers, setup.templates, setup.technology, settings.mapper,
-        progress=progress, cache=cache, devices=devices,
+        rates=settings.mapper_rates, progress=progress, cache=cache, devices=devices,
     )  # fmt: skip
     return agreed(lambda: mapper.search(key), devices)
 
@@ -521,7 +555,9 @@ def compile_search(problem: DesignProblem, settings: Settings | None = None) -> 
     precompilation = Precompilation(problem, settings)
     try:
         layers = problem.application.unique_layers
-        LayerMapper(layers, problem.resolved.templates, problem.technology, settings.mapper).compile()
+        LayerMapper(
+            layers, problem.resolved.templates, problem.technology, settings.mapper, rates=settings.mapper_rates
+        ).compile()
         precompilation.searched()
         precompilation.reported()
     finally:
@@ -544,6 +580,7 @@ def _record(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
         "static_energy": technology.static_share is not None,
         "package": package_to_dict(problem.package),
         "mapper": plain(settings.mapper),
+        "mapper_rates": named_rates(settings.mapper_rates),
         "search": _of_search(problem, settings.moham),
         "rates": named_rates(settings.rates),
         "plan_rates": named_rates(settings.plan_rates),

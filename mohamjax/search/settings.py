@@ -10,6 +10,8 @@ from typing import Any
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
 from mohamjax.mapper.config import MapperConfig
+from mohamjax.mapper.mapping_operators import MapperRates
+from mohamjax.mapper.presets import mapper_preset
 from mohamjax.problem.goals import Goals
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig
@@ -51,8 +53,13 @@ BUDGETS = {
 """Named budgets of the command line: `tiny` for a look, `small` the default, `paper` that of MOHaM's Table 4."""
 
 
-PRESETS = ("default", "layers", "paper")
+PRESETS = ("default", "layers", "paper", "moham")
 """Presets of the command line, see `Settings.preset`."""
+
+
+def usual_budget(preset: str) -> str:
+    """The budget of a preset where none is named: `moham` has that of its paper."""
+    return "paper" if preset == "moham" else "small"
 
 
 @shown_briefly
@@ -63,6 +70,7 @@ class Settings:
     Attributes:
         budget: name of a budget, for the record.
         mapper: settings of the layer mapper.
+        mapper_rates: operator probabilities of the layer mapper.
         moham: settings of the co-optimiser.
         rates: operator probabilities of a search of layers.
         plan_rates: those of a search of plans.
@@ -75,6 +83,7 @@ class Settings:
 
     budget: str = "small"
     mapper: MapperConfig = BUDGETS["small"].mapper
+    mapper_rates: MapperRates = dataclasses.field(default_factory=MapperRates)
     moham: MohamConfig = BUDGETS["small"].moham
     rates: Rates = dataclasses.field(default_factory=Rates)
     plan_rates: PlanRates = dataclasses.field(default_factory=PlanRates)
@@ -89,23 +98,26 @@ class Settings:
             raise InputError(f"is {self.within:g}", argument="within", remedy="give a number above 1")
 
     @classmethod
-    def preset(cls, budget: str = "small", *, preset: str = "default", **changes: Any) -> Settings:
+    def preset(cls, budget: str | None = None, *, preset: str = "default", **changes: Any) -> Settings:
         """Settings of a named budget, with the operators of a preset.
 
         Args:
-            budget: a key of `BUDGETS`.
+            budget: a key of `BUDGETS`; default `usual_budget`.
             preset: `default`; `layers`: a search that moves single layers, from list schedules on, as the default was
-                before plans; or `paper`: rates and rate unit as MOHaM prints them, and no padded mappings. The
-                contention that it prints is the package's (`preset_package`).
+                before plans; `moham`: MOHaM as printed, which is `as_printed`; or `paper`: rates and rate unit as
+                MOHaM prints them and no padded mappings, within our loop: random immigrants, an archive for a result,
+                chiplets known by their tiles, and our layer mapper. The contention that MOHaM prints is the package's
+                (`preset_package`).
             changes: further fields of `Settings`.
 
         Raises:
             InputError: unknown budget or preset.
         """
-        if budget not in BUDGETS:
-            raise InputError(f"unknown budget {budget!r}", argument="budget", remedy=f"use one of {', '.join(BUDGETS)}")
         if preset not in PRESETS:
             raise InputError(f"unknown preset {preset!r}", argument="preset", remedy=f"use one of {', '.join(PRESETS)}")
+        budget = usual_budget(preset) if budget is None else budget
+        if budget not in BUDGETS:
+            raise InputError(f"unknown budget {budget!r}", argument="budget", remedy=f"use one of {', '.join(BUDGETS)}")
         chosen = BUDGETS[budget]
         base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham, remap=chosen.remap)
         if preset != "default":
@@ -120,6 +132,8 @@ class Settings:
                 rates=PAPER_RATES,
                 mapper=dataclasses.replace(base.mapper, padding=False),
             )
+        if preset == "moham":
+            base = as_printed(base)
         return dataclasses.replace(base, **changes)
 
     @property
@@ -129,9 +143,33 @@ class Settings:
         return Goals(config.objectives, config.periods, config.objective, self.weights)
 
 
+def as_printed(settings: Settings) -> Settings:
+    """MOHaM as its paper prints it, in the sizes of the settings (300 generations of 250 with the budget `paper`).
+
+    Chromosome and operators of Section V-B (`search.instances`), each at most once per individual with the
+    probability of Table 4; as many evaluations in a generation as there are individuals; NSGA-II's crowding on linear
+    axes; the front of the last population. Layers are mapped by MEDEA as printed (`mapper.presets`), 15 generations of
+    120 with the budget `paper`; a set keeps all that the first front of its last population holds.
+    """
+    moham = dataclasses.replace(
+        settings.moham, genes="instances", result="population", immigrants=0.0, archive=512, survival="crowding",
+        scale="linear", rate_unit="individual", seeded=False, end_batches=0, end_rounds=0,
+    )  # fmt: skip
+    medea, sizes = mapper_preset("medea"), settings.mapper
+    assert medea.config is not None
+    mapper = dataclasses.replace(
+        medea.config, population=sizes.population, generations=sizes.generations,
+        entries=max(sizes.entries, sizes.population),
+    )  # fmt: skip
+    return dataclasses.replace(
+        settings, moham=moham, rates=PAPER_RATES, mapper=mapper, mapper_rates=medea.rates, remap=RemapConfig(every=0)
+    )
+
+
 def preset_package(preset: str) -> PackageParameters:
-    """The package of a preset where the user gives none: with `paper` layers contend at the interfaces alone."""
-    return PackageParameters(contention="interface") if preset == "paper" else PackageParameters()
+    """The package of a preset where the user gives none: with MOHaM's layers contend at the interfaces alone."""
+    printed = preset in ("paper", "moham")
+    return PackageParameters(contention="interface") if printed else PackageParameters()
 
 
 _OF_PROBLEM = ("package", "technology", "requirements", "tiles", "max_chiplets")

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from mohamjax.dims import DIMS, LAYER_TYPES
 from mohamjax.workload.ensemble import Ensemble, Member, load_ensemble
 from mohamjax.workload.layer import TASKS, ApplicationModel, Layer, Network, UniqueLayer, WorkloadShape
-from mohamjax.workload.scenario import SCENARIOS, VARIANTS, load_scenario, packaged_networks
+from mohamjax.workload.scenario import DEPTHWISE, SCENARIOS, VARIANTS, as_released, load_scenario, packaged_networks
 
 if TYPE_CHECKING:
     from mohamjax.workload.importer import LAYER_COLUMNS, layer_rows, read_network
 
 __all__ = [
+    "DEPTHWISE",
     "DIMS",
     "LAYER_COLUMNS",
     "LAYER_TYPES",
@@ -30,6 +31,7 @@ __all__ = [
     "Network",
     "UniqueLayer",
     "WorkloadShape",
+    "as_released",
     "layer_rows",
     "load_ensemble",
     "load_scenario",

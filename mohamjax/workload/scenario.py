@@ -17,7 +17,7 @@ from msgspec import Meta
 from mohamjax.errors import InputError
 from mohamjax.forms import Form, Positive, Text, Whole, read_form
 from mohamjax.reader import close_names, found, read_yaml
-from mohamjax.workload.layer import ApplicationModel, Network, Task, network_name
+from mohamjax.workload.layer import ApplicationModel, Layer, Network, Task, network_name
 
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
@@ -25,6 +25,9 @@ SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 VARIANTS = ("ar-vr-rates", "ar-vr-unet", "data-center-released")
 """Packaged variants: `ar-vr` with frame rates of XRBench (sources in its file), and C and D with UNet where MOHaM's
 release has it: in C."""
+
+DEPTHWISE = ("physical", "as-released")
+"""How depthwise convolutions are read: each channel over its own input, or as MOHaM's release reads them."""
 
 MAX_COPIES = 1000
 MAX_NETWORKS = 1000
@@ -107,6 +110,7 @@ def load_scenario(
     shapes: abc.Mapping[str, Sequence[int]] | None = None,
     skip_unknown: bool = False,
     warn: Callable[[str], None] | None = None,
+    depthwise: str = DEPTHWISE[0],
 ) -> ApplicationModel:
     """Loads an application model.
 
@@ -121,6 +125,7 @@ def load_scenario(
         shapes: Shapes by tensor name, for the networks that have a tensor of that name.
         skip_unknown: Passes over unknown operators, with a warning, instead of refusing them (`read_network`).
         warn: Takes each warning, one line; standard error by default.
+        depthwise: `physical`, or `as-released` for depthwise layers as MOHaM's importer has them (`as_released`).
 
     Returns:
         The application model. Network names are distinct: copies become `name#2`, `name#3`, ...
@@ -135,6 +140,8 @@ def load_scenario(
         >>> len(app.layers), len(app.unique_layers)
         (298, 58)
     """
+    if depthwise not in DEPTHWISE:
+        raise InputError(f"unknown {depthwise!r}", argument="depthwise", remedy=f"use one of {', '.join(DEPTHWISE)}")
     specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
     from mohamjax.workload.importer import read_network, tensor_names  # late: it takes as long as all else here
 
@@ -176,7 +183,27 @@ def load_scenario(
                     weight=entry.weight,
                 )
             )
-    return ApplicationModel(name, tuple(networks))
+    application = ApplicationModel(name, tuple(networks))
+    return application if depthwise == DEPTHWISE[0] else as_released(application)
+
+
+def as_released(application: ApplicationModel) -> ApplicationModel:
+    """The networks with their depthwise layers as MOHaM's released importer reads them.
+
+    It makes a depthwise layer a convolution with one input channel (C = 1) and all channels as output channels (K).
+    The multiply-accumulates are the same, but all channels read one shared input channel, which a real layer of that
+    kind cannot do, and templates run K in parallel where they would not run groups so.
+    """
+
+    def released(layer: Layer) -> Layer:
+        if layer.type != "dwconv":
+            return layer
+        shape = layer.shape
+        channels = dataclasses.replace(shape, G=1, K=shape.G * shape.K, C=1)
+        return dataclasses.replace(layer, type="conv", shape=channels)
+
+    networks = (dataclasses.replace(n, layers=tuple(map(released, n.layers))) for n in application.networks)
+    return dataclasses.replace(application, networks=tuple(networks))
 
 
 def _too_large(what: str, most: str, name: str, source: str) -> InputError:

@@ -1,0 +1,360 @@
+"""Searches of the exhibits of MOHaM: what is searched, over which tables, and what of it is kept.
+
+A search is known by its scenario, its method, the sizes of the layer mapper, its generations, its population and its
+seed. Its line in `searches_runs.csv` holds what it took; a file in `fronts/` holds its result and its archive. All
+methods are evaluated with the package of the preset `moham`, in which layers contend at the memory interfaces alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import gzip
+import io
+import math
+import pathlib
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from baselines import plain_problem
+from exhibits import Kept, Study
+
+from mohamjax.emo.loop import Problem
+from mohamjax.hardware import PackageParameters
+from mohamjax.io import mapping_cache
+from mohamjax.mapper import LayerMapper
+from mohamjax.mapping import MappingTables
+from mohamjax.problem import DesignProblem, DesignSpace, search_keys
+from mohamjax.problem.goals import Goals
+from mohamjax.problem.requirements import Requirements, requirements_from_dict
+from mohamjax.schedule import Design
+from mohamjax.search import Generations, MohamConfig, Rates, Settings, genetic_problem, operators
+from mohamjax.search import preset_package as package_of_preset
+from mohamjax.workload import ApplicationModel, load_scenario
+
+TEMPLATES = ("eyeriss", "simba", "shidiannao")
+OPERATORS = tuple(
+    field.name
+    for field in dataclasses.fields(Rates)
+    if field.name not in ("opening_mutation", "resizing_mutation", "least_layers")
+)
+"""The ten operators of Table 4."""
+
+PACKAGE = package_of_preset("moham")
+ARCHIVE = 512
+BANDWIDTHS = (1, 2, 4, 8, 16, 32, 64)
+"""Bytes per cycle of a memory interface, of Figure 11."""
+
+_RUN = ("scenario", "method", "mapper", "generations", "population", "seed")
+_TOOK = ("evaluations", "seconds", "designs", "archived", "volumes", "stability")
+
+
+# ---------------------------------------------------------------- what is searched
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """How a scenario is searched.
+
+    Attributes:
+        kind: `moham`, as printed; `default`, ours; `nsga2`, NSGA-II with textbook variation; or `random`.
+        tables: `printed`, mapped as MOHaM prints it, or `ours`, mapped as by default.
+        off: operator whose probability is 0; empty for none.
+        our_rates: of MOHaM's operators, the rates of our presets in the place of Table 4's.
+        only: the only template; empty for all.
+        fixed: the package is 16 chiplets of largest size, of all templates in turn.
+        objective: the one number that is minimised; `front` for all three.
+        package: the package.
+    """
+
+    kind: str = "moham"
+    tables: str = "printed"
+    off: str = ""
+    our_rates: bool = False
+    only: str = ""
+    fixed: bool = False
+    objective: str = "front"
+    package: PackageParameters = PACKAGE
+
+
+METHODS = {
+    "MOHaM": Method(),
+    "MOHaM, our tables": Method(tables="ours"),
+    "ours": Method("default", "ours"),
+    "NSGA-II": Method("nsga2", "ours"),
+    "random": Method("random", "ours"),
+    "mapping only": Method(fixed=True),
+    **{f"{name} only": Method(only=name) for name in TEMPLATES},
+    **{f"least {name}": Method(objective=name) for name in ("latency", "energy", "product")},
+    **{f"no {name}": Method(off=name) for name in OPERATORS},
+    "MOHaM, our rates": Method(our_rates=True),
+    **{f"no {name}, our rates": Method(off=name, our_rates=True) for name in OPERATORS},
+    **{
+        f"interface {b}": Method(package=dataclasses.replace(PACKAGE, interface_bandwidth=float(b)))
+        for b in BANDWIDTHS
+    },
+    **{
+        f"interface {b}, memory 16": Method(
+            package=dataclasses.replace(
+                PACKAGE, interface_bandwidth=float(b), dram_bandwidth=16.0, link_bandwidth=math.inf, contention="all"
+            )
+        )
+        for b in BANDWIDTHS
+    },
+}  # fmt: skip
+"""Methods by the names in the tables."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tier:
+    """Sizes that a tier gives every exhibit.
+
+    Attributes:
+        mapper: budget whose mapper maps the layers.
+        population: designs of a generation.
+        networks: networks of a scenario that take part; None for all.
+    """
+
+    mapper: str
+    population: int
+    networks: int | None
+
+
+def tier_of(study: Study) -> Tier:
+    """The sizes of a study."""
+    return study.pick(Tier("tiny", 16, 1), Tier("paper", 250, None), Tier("paper", 250, None))
+
+
+@functools.cache
+def application_of(scenario: str, networks: int | None = None) -> ApplicationModel:
+    """A packaged scenario, or the first of its networks; `NAME/as-released` has depthwise layers as released."""
+    name, _, depthwise = scenario.partition("/")
+    application = load_scenario(name, depthwise=depthwise or "physical")
+    return dataclasses.replace(application, networks=application.networks[:networks])
+
+
+@functools.cache
+def _largest() -> Requirements:
+    """A closed package of 16 chiplets of largest size: the fixed hardware of mapping-only optimisation."""
+    chiplets = [{"template": TEMPLATES[i % len(TEMPLATES)], "sizes": "largest"} for i in range(16)]
+    return requirements_from_dict({"package": {"open": False, "chiplets": chiplets}})
+
+
+@functools.cache
+def problem_of(scenario: str, tier: Tier, fixed: bool = False) -> DesignProblem:
+    """The problem of a scenario with the package of MOHaM, over free or over fixed hardware."""
+    return DesignProblem(
+        application_of(scenario, tier.networks), TEMPLATES, PACKAGE, None, _largest() if fixed else None
+    )
+
+
+@functools.cache
+def tables_of(scenario: str, tier: Tier, tables: str, fixed: bool = False) -> MappingTables:
+    """Mapping tables of a scenario, seed 0."""
+    problem = problem_of(scenario, tier, fixed)
+    settings = Settings.preset(tier.mapper, preset="moham" if tables == "printed" else "default")
+    mapper = LayerMapper(
+        problem.application.unique_layers, problem.resolved.templates, problem.technology, settings.mapper,
+        rates=settings.mapper_rates, cache=mapping_cache(),
+    )  # fmt: skip
+    return mapper.search(search_keys(0)[0])
+
+
+@functools.cache
+def space_of(scenario: str, tier: Tier, tables: str, fixed: bool, package: PackageParameters) -> DesignSpace:
+    """A scenario as arrays."""
+    problem = problem_of(scenario, tier, fixed).replace(package=package)
+    return problem.space(search_keys(0)[1], tables_of(scenario, tier, tables, fixed))
+
+
+def alone(space: DesignSpace, t: int) -> DesignSpace:
+    """The problem with one template, as often as there are templates: equal shapes share a program.
+
+    A mutation of templates then changes nothing, as with one template it could not.
+    """
+    own = np.full(space.genetics.count.shape[1], t)
+    genetics, evaluation = space.genetics, space.evaluation
+    wires = evaluation.wires
+    return dataclasses.replace(
+        space,
+        genetics=dataclasses.replace(
+            genetics,
+            count=genetics.count[:, own],
+            able=genetics.able[:, own],
+            transform=genetics.transform[:, own][..., own],
+            rules=genetics.rules[:, :, own],
+        ),
+        evaluation=dataclasses.replace(
+            evaluation,
+            tables=jax.tree.map(lambda leaf: leaf[:, own], evaluation.tables),
+            wires=dataclasses.replace(
+                wires, sizes=jax.tree.map(lambda leaf: leaf[own], wires.sizes), hops=wires.hops[:, own]
+            ),
+            templates=jax.tree.map(lambda leaf: leaf[own], evaluation.templates),
+        ),
+    )
+
+
+def _anew(key: jax.Array, a: Design, b: Design, space: DesignSpace, rates: Rates) -> tuple[Design, Design]:
+    """Two random designs in the place of children."""
+    tiles = space.genetics.on_tile.shape[0]
+    first, second = (operators.sample(own, space.genetics, tiles) for own in jax.random.split(key))
+    return first, second
+
+
+@functools.cache
+def _random_problem(config: MohamConfig) -> Problem:
+    return dataclasses.replace(genetic_problem(config), vary=_anew)
+
+
+def _settings(method: Method, tier: Tier, generations: int) -> Settings:
+    """The settings of a method, with the sizes of a run."""
+    base = Settings.preset(tier.mapper, preset="default" if method.kind == "default" else "moham")
+    sizes: dict[str, Any] = {
+        "population": tier.population, "generations": generations, "archive": ARCHIVE, "objective": method.objective,
+        "chunk": min(generations, 50),
+    }  # fmt: skip
+    if method.kind in ("nsga2", "random"):
+        sizes |= {"genes": "layers", "result": "population" if method.kind == "nsga2" else "archive"}
+    if method.our_rates:
+        sizes["rate_unit"] = "layer"
+    rates = Rates() if method.our_rates else base.rates
+    if method.off:
+        rates = dataclasses.replace(rates, **{method.off: 0.0})
+    weights = (1.0, 1.0, 0.0) if method.objective == "product" else base.weights
+    return dataclasses.replace(base, moham=dataclasses.replace(base.moham, **sizes), rates=rates, weights=weights)
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        result: `[N, 3]` float, the front that the method gives: of the last population with MOHaM and NSGA-II, of the
+            archive with the others.
+        archive: `[A, 3]` float, the front of all that it evaluated, 512 designs at most.
+        evaluations: how many designs.
+        seconds: of generations, compiling apart.
+        volumes: `[G + 1]` hypervolume of the archive after each generation, in the box of its own tables.
+        stability: `[G + 1]` largest finite crowding distance of the population's first front, likewise.
+    """
+
+    result: np.ndarray
+    archive: np.ndarray
+    evaluations: int
+    seconds: float
+    volumes: np.ndarray
+    stability: np.ndarray
+
+
+def searches(study: Study) -> Kept:
+    """The lines of all searches of a study."""
+    return study.kept("searches", (*_RUN, *_TOOK), len(_RUN))
+
+
+def front_file(study: Study, *key: object) -> pathlib.Path:
+    """Where the fronts of a search are."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", " ".join(map(str, key)))
+    return study.folder / "fronts" / f"{study.tier}-{name}.csv.gz"
+
+
+def searched(study: Study, kept: Kept, scenario: str, method: str, generations: int, seed: int) -> Found | None:
+    """What a search found: read where it was run already, run where it was not; None where it must not begin.
+
+    Args:
+        study: the call of the script.
+        kept: of `searches`.
+        scenario: name.
+        method: of `METHODS`.
+        generations: after the first population.
+        seed: of the search; that of the tables is 0.
+    """
+    tier = tier_of(study)
+    key = (scenario, method, tier.mapper, generations, tier.population, seed)
+    file = front_file(study, *key)
+
+    def run() -> dict[str, object]:
+        found = search(scenario, METHODS[method], tier, generations, seed)
+        _write_fronts(file, {"result": found.result, "archive": found.archive})
+        return {
+            "evaluations": found.evaluations,
+            "seconds": f"{found.seconds:.2f}",
+            "designs": len(found.result),
+            "archived": len(found.archive),
+            "volumes": " ".join(f"{x:.5f}" for x in found.volumes),
+            "stability": " ".join(f"{x:.4g}" for x in found.stability),
+        }
+
+    row = kept.get(*key, run=run)
+    if row is None:
+        return None
+    fronts = _read_fronts(file)
+    return Found(
+        result=fronts["result"],
+        archive=fronts["archive"],
+        evaluations=int(row["evaluations"]),
+        seconds=float(row["seconds"]),
+        volumes=np.array([float(x) for x in row["volumes"].split()]),
+        stability=np.array([float(x) for x in row["stability"].split()]),
+    )
+
+
+def search(scenario: str, method: Method, tier: Tier, generations: int, seed: int) -> Found:
+    """Runs one search."""
+    settings = _settings(method, tier, generations)
+    space = space_of(scenario, tier, method.tables, method.fixed, method.package)
+    if method.only:
+        names = [t.name for t in problem_of(scenario, tier).resolved.templates]
+        space = alone(space, names.index(method.only))
+    exponents = Goals(objective=method.objective, weights=settings.weights).exponents
+    space = dataclasses.replace(space, weights=jnp.asarray(exponents, space.weights.dtype))
+    problem = {"nsga2": plain_problem, "random": _random_problem}.get(method.kind)
+    key = jax.random.fold_in(search_keys(0)[2], seed)
+    rates = settings.plan_rates if method.kind == "default" else settings.rates
+    generated = Generations(
+        key, space, settings.moham, rates=rates, problem=None if problem is None else problem(settings.moham)
+    )
+    volumes: list[float] = []
+    stability: list[float] = []
+    last = None
+    for _, last in generated:
+        volumes += last.hypervolume
+        stability += last.stability
+    state = generated.state
+    assert state is not None and last is not None
+    archive = np.asarray(state.archive.objectives, float)[np.asarray(state.archive.valid)]
+    first = np.asarray(state.population.rank) == 0
+    population = np.asarray(state.population.objectives, float)[first]
+    return Found(
+        result=np.unique(population if settings.moham.result == "population" else archive, axis=0),
+        archive=archive,
+        evaluations=last.evaluations,
+        seconds=last.seconds,
+        volumes=np.asarray(volumes),
+        stability=np.asarray(stability),
+    )
+
+
+def _write_fronts(file: pathlib.Path, fronts: dict[str, np.ndarray]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("set", "latency_s", "energy_J", "area_mm2"))
+    for name, front in fronts.items():
+        writer.writerows([name, *(f"{x:.6g}" for x in row)] for row in front)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+
+
+def _read_fronts(file: pathlib.Path) -> dict[str, np.ndarray]:
+    rows = list(csv.reader(io.StringIO(gzip.decompress(file.read_bytes()).decode())))[1:]
+    return {
+        name: np.array([[float(x) for x in row[1:]] for row in rows if row[0] == name]).reshape(-1, 3)
+        for name in ("result", "archive")
+    }
