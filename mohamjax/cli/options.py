@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from mohamjax.errors import Argument, InputError
 
@@ -96,6 +96,14 @@ class Verbs(Protocol):
     """Where verbs, or kinds of a verb, are added: what `ArgumentParser.add_subparsers` gives."""
 
     def add_parser(self, name: str, *, help: str, description: str = ...) -> argparse.ArgumentParser:
+        """Adds one."""
+        ...
+
+
+class Arguments(Protocol):
+    """What takes options: a parser, or a group of its help."""
+
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
         """Adds one."""
         ...
 
@@ -197,7 +205,7 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def add_workload(parser: argparse.ArgumentParser) -> None:
+def add_workload(parser: Arguments) -> None:
     """Adds how networks are read."""
     parser.add_argument("--batch", type=positive, help="size of a symbolic batch dimension (default 1)")
     parser.add_argument(
@@ -227,7 +235,7 @@ TARGET_HELP = (
 )
 
 
-def add_common(parser: argparse.ArgumentParser, out: str, *, random: bool = False, inner: bool = False) -> None:
+def add_common(parser: Arguments, out: str, *, random: bool = False, inner: bool = False) -> None:
     """Options of every verb; those of an `inner` verb leave alone what the outer one was given."""
 
     def default(value: object) -> object:
@@ -244,7 +252,7 @@ def add_common(parser: argparse.ArgumentParser, out: str, *, random: bool = Fals
     )
 
 
-def add_hardware(parser: argparse.ArgumentParser, *names: str) -> None:
+def add_hardware(parser: Arguments, *names: str) -> None:
     """Adds templates (also under other names) and technology."""
     parser.add_argument(
         *names,
@@ -268,7 +276,7 @@ def add_hardware(parser: argparse.ArgumentParser, *names: str) -> None:
     )
 
 
-def add_no_pad(parser: argparse.ArgumentParser) -> None:
+def add_no_pad(parser: Arguments) -> None:
     """Adds `--no-pad`."""
     parser.add_argument(
         "--no-pad",
@@ -277,7 +285,7 @@ def add_no_pad(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_static_energy(parser: argparse.ArgumentParser) -> None:
+def add_static_energy(parser: Arguments) -> None:
     """Adds whether leakage counts."""
     parser.add_argument(
         "--static-energy",

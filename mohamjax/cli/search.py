@@ -42,9 +42,41 @@ def add_parser(verbs: options.Verbs) -> None:
         help="a packaged scenario (mobile, edge, ar-vr, data-center, ar-vr-rates, ar-vr-unet, data-center-released), a "
         "scenario YAML, or ONNX files",
     )
-    _add_sizes(parser)
-    _add_goals(parser)
-    _add_inputs(parser)
+    _add_first(parser.add_argument_group("what matters first"))
+    _add_hardware(parser.add_argument_group("the hardware"))
+    options.add_workload(parser.add_argument_group("how networks are read"))
+    _add_goals(parser.add_argument_group("what is sought"))
+    _add_search(parser.add_argument_group("how it is sought"))
+    _add_running(parser.add_argument_group("where it runs and what it keeps"))
+
+
+def _add_first(parser: options.Arguments) -> None:
+    """Adds what most users need."""
+    parser.add_argument(
+        "--budget", help="tiny, small (default) or paper (default with --preset moham): 300 generations of 250"
+    )
+    parser.add_argument(
+        "--require",
+        metavar="FILE",
+        help="requirements (YAML): limits, numbers of chiplets, a fixed package, pinned layers",
+    )
+    parser.add_argument("--target", metavar="TARGET", help=f"name designs that keep a target: {options.TARGET_HELP}")
+    parser.add_argument(
+        "--within",
+        type=options.above_one,
+        metavar="F",
+        help="search only designs that take at most F times the least latency that any design can have",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
+    options.add_common(parser, "results folder (default results/<scenario>-<budget>)", random=True)
+
+
+def _add_hardware(parser: options.Arguments) -> None:
+    """Adds what chiplets and packages can be."""
+    options.add_hardware(parser)
+    options.add_static_energy(parser)
     parser.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
     parser.add_argument(
         "--contention",
@@ -52,70 +84,11 @@ def add_parser(verbs: options.Verbs) -> None:
         help="whose bandwidth layers share: interfaces alone; all: links of chiplets and the DRAM too; mesh: all, and "
         "every link of the mesh (default: the package's)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
-    parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
-    parser.add_argument(
-        "--checkpoint-every",
-        type=options.seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="seconds of searching between checkpoints (default 30; 0: as often as progress is reported)",
-    )
-    parser.add_argument(
-        "--bulk", action="store_true", help="also write the front as arrays, designs.npz (design-arrays/1)"
-    )
-    parser.add_argument("--no-figures", action="store_true", help="draw no figures")
-    options.add_no_pad(parser)
-    parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
-    options.add_workload(parser)
-    options.add_hardware(parser)
-    options.add_static_energy(parser)
-    options.add_common(parser, "results folder (default results/<scenario>-<budget>)", random=True)
-
-
-def _add_sizes(parser: argparse.ArgumentParser) -> None:
-    """Adds how much is searched, and on what."""
-    parser.add_argument(
-        "--budget", help="tiny, small (default) or paper (default with --preset moham): 300 generations of 250"
-    )
-    parser.add_argument(
-        "--preset",
-        default="default",
-        help="default: search chiplets, list scheduling decides on the layers; layers: move single layers, from list "
-        "schedules on; moham: MOHaM as its paper prints it, from chromosome to result; paper: MOHaM's operators, rates "
-        "and contention within our loop, with random immigrants, our archive and our mapper",
-    )
-    parser.add_argument(
-        "--remap",
-        type=options.natural,
-        metavar="N",
-        help="map layers again on chiplets of the front every N generations (default 70 with --budget small, "
-        "100 with --budget paper; 0: never, as with --budget tiny)",
-    )
-    parser.add_argument(
-        "--polish",
-        type=options.natural,
-        metavar="N",
-        help="after the last generation, map again on chiplets of the front up to N times, 100 generations each, until "
-        "that gains less than a ten-thousandth of the hypervolume (default 0)",
-    )
-    parser.add_argument("--population", type=options.positive, help="designs per generation (overrides the budget)")
-    parser.add_argument("--generations", type=options.positive, help="most generations (overrides the budget)")
     parser.add_argument("--max-chiplets", type=options.positive, help="most chiplets of a design (default 16)")
-    parser.add_argument("--islands", type=options.positive, help="populations that evolve side by side (default 1)")
-    parser.add_argument(
-        "--migration",
-        type=options.natural,
-        metavar="N",
-        help="every N generations the best of every island also go to the next one (default 0: never)",
-    )
-    spread.add_devices(parser, "spread the search: islands, or the evaluation of an only one,")
-    spread.add_processes(parser)
 
 
-def _add_goals(parser: argparse.ArgumentParser) -> None:
-    """Adds what is minimised, and how the search moves and begins."""
+def _add_goals(parser: options.Arguments) -> None:
+    """Adds what is minimised, over which models, and how many designs are kept."""
     parser.add_argument(
         "--objectives",
         type=options.names,
@@ -140,39 +113,6 @@ def _add_goals(parser: argparse.ArgumentParser) -> None:
         help="exponents of the objectives in the product (default 1,1,1)",
     )
     parser.add_argument(
-        "--rate",
-        type=options.rate,
-        action="append",
-        default=[],
-        metavar="NAME=P",
-        help="how often an operator is used, as in config.yaml (0 switches it off): plan_rates, or rates with other "
-        "presets; may be given several times",
-    )
-    parser.add_argument(
-        "--seeds",
-        action=argparse.BooleanOptionalAction,
-        help="start from list schedules, and not from random designs alone (default only with --preset layers)",
-    )
-
-
-def _add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Adds what designs must keep, which come first, and how many are kept."""
-    parser.add_argument(
-        "--require",
-        metavar="FILE",
-        help="requirements (YAML): limits, numbers of chiplets, a fixed package, pinned layers",
-    )
-    parser.add_argument(
-        "--within",
-        type=options.above_one,
-        metavar="F",
-        help="search only designs that take at most F times the least latency that any design can have",
-    )
-    parser.add_argument("--target", metavar="TARGET", help=f"name designs that keep a target: {options.TARGET_HELP}")
-    parser.add_argument(
-        "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs are evaluated first"
-    )
-    parser.add_argument(
         "--robust",
         metavar="FILE",
         help="one package for several application models (YAML): subsets of the networks, batches, other scenarios; "
@@ -194,7 +134,77 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         type=options.positive,
         help="most designs of the results; of more those stay that hold most of the hypervolume (default 512)",
     )
+
+
+def _add_search(parser: options.Arguments) -> None:
+    """Adds how much is searched, how the search moves and begins, and when it ends."""
+    parser.add_argument(
+        "--preset",
+        default="default",
+        help="default: search chiplets, list scheduling decides on the layers; layers: move single layers, from list "
+        "schedules on; moham: MOHaM as its paper prints it, from chromosome to result; paper: MOHaM's operators, rates "
+        "and contention within our loop, with random immigrants, our archive and our mapper",
+    )
+    parser.add_argument("--population", type=options.positive, help="designs per generation (overrides the budget)")
+    parser.add_argument("--generations", type=options.positive, help="most generations (overrides the budget)")
+    parser.add_argument("--islands", type=options.positive, help="populations that evolve side by side (default 1)")
+    parser.add_argument(
+        "--migration",
+        type=options.natural,
+        metavar="N",
+        help="every N generations the best of every island also go to the next one (default 0: never)",
+    )
+    parser.add_argument(
+        "--remap",
+        type=options.natural,
+        metavar="N",
+        help="map layers again on chiplets of the front every N generations (default 70 with --budget small, "
+        "100 with --budget paper; 0: never, as with --budget tiny)",
+    )
+    parser.add_argument(
+        "--polish",
+        type=options.natural,
+        metavar="N",
+        help="after the last generation, map again on chiplets of the front up to N times, 100 generations each, until "
+        "that gains less than a ten-thousandth of the hypervolume (default 0)",
+    )
+    parser.add_argument(
+        "--rate",
+        type=options.rate,
+        action="append",
+        default=[],
+        metavar="NAME=P",
+        help="how often an operator is used, as in config.yaml (0 switches it off): plan_rates, or rates with other "
+        "presets; may be given several times",
+    )
+    parser.add_argument(
+        "--seeds",
+        action=argparse.BooleanOptionalAction,
+        help="start from list schedules, and not from random designs alone (default only with --preset layers)",
+    )
+    parser.add_argument(
+        "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs are evaluated first"
+    )
     parser.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
+    options.add_no_pad(parser)
+
+
+def _add_running(parser: options.Arguments) -> None:
+    """Adds devices and processes, and what is written or kept on the way."""
+    spread.add_devices(parser, "spread the search: islands, or the evaluation of an only one,")
+    spread.add_processes(parser)
+    parser.add_argument(
+        "--checkpoint-every",
+        type=options.seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds of searching between checkpoints (default 30; 0: as often as progress is reported)",
+    )
+    parser.add_argument(
+        "--bulk", action="store_true", help="also write the front as arrays, designs.npz (design-arrays/1)"
+    )
+    parser.add_argument("--no-figures", action="store_true", help="draw no figures")
+    parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

@@ -34,7 +34,7 @@ def _devices(text: str) -> int | str:
 _PATIENCE_S = 300.0
 
 
-def add_devices(parser: argparse.ArgumentParser, what: str) -> None:
+def add_devices(parser: options.Arguments, what: str) -> None:
     """Adds `--devices`; `what` says what is spread over them."""
     parser.add_argument(
         "--devices",
@@ -44,7 +44,7 @@ def add_devices(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def add_processes(parser: argparse.ArgumentParser) -> None:
+def add_processes(parser: options.Arguments) -> None:
     """Adds what makes a process one of several."""
     parser.add_argument(
         "--coordinator",
