@@ -16,6 +16,8 @@ import mohamjax as mj
 from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.hardware import describe, load_template, template_arrays, template_from_dict, template_to_dict
+from mohamjax.io.timeloop_place import At, left_open
+from mohamjax.io.timeloop_template import template_constraints
 from mohamjax.mapper import (
     MAPPER_PRESETS,
     Enumeration,
@@ -344,3 +346,13 @@ def test_simba_medea_is_table_1():
     # Accelergy's total for the public architecture (reference data of the project).
     total = float(jnp.sum(machine.area * machine.instances) + machine.mac_area * machine.mac_instances)
     assert total == pytest.approx(9153581.5, rel=1e-4)
+
+
+def test_constraints_for_timeloop_leave_open_what_the_template_does():
+    targets = template_constraints(FREE, "conv")["mapspace_constraints"]["targets"]
+    own = [row for row in targets if row["type"] == "bypass"]
+    assert [row["keep"] for row in own if row["target"] == "GLB"] == [["Weights"]]
+    assert [row["bypass"] for row in own if row["target"] == "GLB"] == [[]]
+    at = At("constraints.yaml", "targets[0]")
+    assert left_open(at, {"keep": ["Weights"], "bypass": []}, ("Weights", "Inputs", "Outputs")) == ["Inputs", "Outputs"]
+    assert left_open(at, {"bypass": []}, ("Weights", "Inputs", "Outputs")) == []

@@ -31,7 +31,7 @@ from mohamjax.io.timeloop_loops import read_constraints, read_mapping, read_prob
 from mohamjax.io.timeloop_place import At
 from mohamjax.mapping import Sample
 from mohamjax.mapping.nest import Mapping
-from mohamjax.mapping.space import Constraints
+from mohamjax.mapping.space import Constraints, keeps_as_allowed
 from mohamjax.reader import QuickLoader, StrictLoader, found, read_yaml
 from mohamjax.workload.layer import WorkloadShape
 
@@ -278,7 +278,7 @@ def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, fil
                 remedy="change one of the two; both are innermost first",
             )
         outermost = i == len(architecture.level_names) - 1
-        if not outermost and any(m.keep[i] != c.keep[i]):
+        if not outermost and not keeps_as_allowed(mapping.keep, limits)[i].all():
             raise InputError(
                 "keeps other data spaces than its constraint",
                 file=file,

@@ -11,7 +11,7 @@ import numpy as np
 
 from mohamjax.dims import DATA_SPACES, DIMS
 from mohamjax.hardware import Architecture
-from mohamjax.io.timeloop_place import DIGITS, At, kept
+from mohamjax.io.timeloop_place import DIGITS, At, kept, left_open
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import UNLIMITED, Constraints
 from mohamjax.workload.layer import WorkloadShape
@@ -289,10 +289,12 @@ def read_constraints(
     spatial = spatial.astype(np.int32)
     order = np.full((levels, d), -1, np.int32)
     keep = np.asarray(architecture.machine.keep).copy()
+    free = np.zeros_like(keep)
     for at, row, level, kind in _directives(rows, architecture):
         if kind == "bypass":
             stored = kept(at, row, spaces)
             keep[level] = [name in stored for name in DATA_SPACES]
+            free[level] = [name in left_open(at, row, spaces) for name in DATA_SPACES]
             continue
         permutation = _permutation(at / "permutation", row.get("permutation"), depthwise)
         for k, sign, number in _factors(at / "factors", row.get("factors"), depthwise):
@@ -311,4 +313,4 @@ def read_constraints(
             inner = permutation + [k for k in range(d) if k not in permutation]
             spatial[1, level, inner[:split]] = 1
             spatial[0, level, inner[split:]] = 1
-    return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep)
+    return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep, may_bypass=free)

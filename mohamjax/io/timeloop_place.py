@@ -62,3 +62,11 @@ def kept(at: At, row: dict[str, object], names: Sequence[str]) -> list[str]:
     if both:
         raise at.error(f"{min(both)} is both kept and bypassed", "choose one")
     return [ours for ours, name in zip(DATA_SPACES, names, strict=True) if name not in lists["bypass"]]
+
+
+def left_open(at: At, row: dict[str, object], names: Sequence[str]) -> list[str]:
+    """Data spaces, by our names, that a directive with both lists names in neither: the mapper's to choose."""
+    if "keep" not in row or "bypass" not in row:
+        return []
+    named = {str(name) for key in ("keep", "bypass") for name in (at / key).list(row[key])}
+    return [ours for ours, name in zip(DATA_SPACES, names, strict=True) if name not in named]

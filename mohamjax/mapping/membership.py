@@ -52,7 +52,7 @@ def _each(nests: Mapping, own: MapSpace, padded: np.ndarray) -> np.ndarray:
     known = (cover[:, None] == own.bounds).any(axis=1)
     good &= (known | (cover == padded) & (padded > own.layer.bounds)).all(axis=1)
     good &= (np.sort(orders, axis=-1) == np.arange(dims)).all(axis=everything)
-    good &= keeps_as_allowed(np.asarray(nests.keep), own.constraints).all(axis=(1, 2))
+    good &= keeps_as_allowed(nests.keep, own.constraints).all(axis=(1, 2))
     limit = np.concatenate([own.constraints.temporal_max[:, None], own.constraints.spatial_max], axis=1)
     good &= (factors <= limit).all(axis=everything)
     good &= (factors.prod(axis=3) <= own.fanout.reshape(-1, 3, levels)).all(axis=(1, 2))

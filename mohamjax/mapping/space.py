@@ -551,7 +551,7 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
             )
     if not (np.sort(orders, axis=-1) == np.arange(dims)).all():
         raise fail("a loop order is no permutation", remedy="name every dimension once")
-    if not keeps_as_allowed(np.asarray(mapping.keep), space.constraints).all():
+    if not keeps_as_allowed(mapping.keep, space.constraints).all():
         raise fail(
             "the mapping keeps other data spaces than the template",
             remedy="keep and bypass as the template's levels do",
@@ -588,9 +588,9 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
     return genes
 
 
-def keeps_as_allowed(keep: np.ndarray, limits: Constraints) -> np.ndarray:
+def keeps_as_allowed(keep: Array, limits: Constraints) -> np.ndarray:
     """Whether a level stores a data space where the template does, or where it may: `[..., L, V]` bool, on the host."""
-    same = keep == np.asarray(limits.keep)
+    same = np.asarray(keep) == np.asarray(limits.keep)
     return same if limits.may_bypass is None else same | np.asarray(limits.may_bypass)
 
 
