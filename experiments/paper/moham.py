@@ -164,7 +164,9 @@ def fig2a(study: Study) -> None:
         "of 512 to 128 channels at 28 x 28, and the classifier."
     )
     study.table("fig2a", "MOHaM, Figure 2a: layers prefer templates", ("layer", "shape", *TEMPLATES), rows, note)
-    figure = bars(groups, label="energy-delay product (best = 1)", title="ResNet50 layers on three templates (Fig. 2a)")
+    figure = bars(
+        groups, label="energy-delay product (best = 1)", title="ResNet50 layers on three templates (Fig. 2a)", log=True
+    )
     study.figure(figure, "fig2a")
 
 

@@ -57,7 +57,12 @@ def projections(fronts: Mapping[str, Fronts], *, title: str) -> Figure:
 
 @styled
 def bars(
-    groups: Mapping[str, Mapping[str, float]], *, label: str, title: str, line: tuple[str, float] | None = None
+    groups: Mapping[str, Mapping[str, float]],
+    *,
+    label: str,
+    title: str,
+    line: tuple[str, float] | None = None,
+    log: bool = False,
 ) -> Figure:
     """Bars in groups.
 
@@ -66,6 +71,7 @@ def bars(
         label: of the axis.
         title: of the figure.
         line: name and value of a dashed line.
+        log: on a logarithmic axis from 0.5 upward.
     """
     series = list(next(iter(groups.values())))
     figure = new_figure(max(6.0, 0.35 * len(groups) * len(series) + 2.0), 3.6)
@@ -81,6 +87,9 @@ def bars(
         ha="right" if len(groups) > 5 else "center",
     )
     axes.set_ylabel(label)
+    if log:
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.5)
     axes.grid(True, axis="y")
     handles = [Line2D([], [], ls="", marker="s", color=PALETTE[k]) for k in range(len(series))]
     names = list(series)
