@@ -375,6 +375,12 @@ def map_layers(
     layers = problem.application.unique_layers
     told = progress if callable(progress) else ProgressLines().mapping if progress else None
 
+    if method is not None:
+        ignored = {"one_axis": one_axis, "padding": padding, "progress": progress}
+        for name, value in ignored.items():
+            if value:
+                raise InputError(f"is not for the method {method}", argument=name, remedy="leave it out")
+
     def mapped(templates: Sequence[Template]) -> MappingTables:
         if method is not None:
             return BaselineMapper(layers, templates, problem.technology, method, cost=cost).search(key)[0]

@@ -184,6 +184,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
             inject=arguments.inject,
             devices=arguments.devices,
             no_mapping_cache=arguments.no_mapping_cache,
+            no_pad=arguments.no_pad,
+            one_axis=arguments.one_axis,
         )
     if arguments.method == "cosa":
         refuse("cosa has an objective of its own", cost=arguments.cost)
@@ -280,7 +282,10 @@ def _write(
     stream = sys.stderr if arguments.out == "-" else sys.stdout
     text = set_table(report, stream) + "\n"
     if choices:
-        text += "\nwhole networks, one mapping per layer on one chiplet\n" + choice_table(report, stream) + "\n"
+        told = "whole networks, one mapping per layer on one chiplet"
+        if arguments.sieve:
+            told = "whole networks, one mapping per layer; area of the largest layer, energies of layers by themselves"
+        text += f"\n{told}\n{choice_table(report, stream)}\n"
     nests = best_nests(setup, tables) if arguments.nests is not None else ""
     if arguments.nests not in (None, "-"):
         write(arguments.nests, nests)

@@ -49,6 +49,7 @@ _OPTIONS = {
     "space": "--space",
     "spread": "--uncertainty",
     "static_energy": "--static-energy",
+    "target": "--target",
     "technology": "--technology",
     "template": "--template",
     "templates": "--templates",

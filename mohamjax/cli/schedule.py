@@ -236,6 +236,7 @@ def _table(
         refuse("closed forms know no mappings", "add --cost-model loop-nest, or leave it out", **nests)
         arguments.demand = _chosen(arguments.demand or DEMANDS[0], "--demand", DEMANDS)
         return platform_table(batch.names, batch.shapes, platform, arguments.bandwidth, demand=arguments.demand)
+    refuse("is for closed forms", "leave it out: templates say their buffers", element_buffer=arguments.element_buffer)
     arguments.demand = _chosen(arguments.demand or NEST_DEMANDS[0], "--demand", NEST_DEMANDS)
     arguments.mapping = _chosen(arguments.mapping or MAPPING_CHOICES[0], "--mapping", MAPPING_CHOICES)
     arguments.budget = arguments.budget or "small"
@@ -301,8 +302,9 @@ def _problem(
     if arguments.platform.upper() in PLATFORMS:
         arguments.lb = lb  # for the record
     else:
-        own = {"lb": arguments.lb, "flexible": arguments.flexible, "element_buffer": held}
+        own = {"lb": arguments.lb, "flexible": arguments.flexible}
         refuse("is for S1 to S6", "leave it out: a platform of your own says it core by core", **own)
+        refuse("is for S1 to S6", "leave it out: no platform of your own limits it", element_buffer=held)
     batch = _batch(arguments)
     if arguments.random_shapes is not None:
         batch = batch.reshaped(arguments.random_shapes, arguments.seed)

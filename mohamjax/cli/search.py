@@ -70,7 +70,9 @@ def _add_first(parser: options.Arguments) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
     parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
-    options.add_common(parser, "results folder (default results/<scenario>-<budget>)", random=True)
+    options.add_common(
+        parser, "results folder (default results/<scenario>-<budget>, with -<preset> where there is one)", random=True
+    )
 
 
 def _add_hardware(parser: options.Arguments) -> None:
@@ -368,7 +370,10 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
             print(_plan(problem, runs, settings, cost))
         return 0
 
-    out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
+    named = f"{application.name}-{arguments.budget}"
+    if arguments.preset != "default":
+        named += f"-{arguments.preset}"
+    out = pathlib.Path(arguments.out or pathlib.Path("results") / named)
     alone = is_first(devices)
     with contextlib.ExitStack() as held:
         own = held.enter_context(spread.held(devices, lambda: results_folder(out, resume=arguments.resume)))

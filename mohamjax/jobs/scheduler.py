@@ -282,7 +282,7 @@ def preset_named(name: str) -> JobPreset:
         InputError: there is none of that name.
     """
     if name not in PRESETS:
-        raise InputError(f"{name!r} is not known", item="preset", remedy=f"name one of {', '.join(PRESETS)}")
+        raise InputError(f"unknown preset {name!r}", argument="preset", remedy=f"name one of {', '.join(PRESETS)}")
     return PRESETS[name]
 
 

@@ -155,7 +155,7 @@ def _numbers(lane: _Lane, config: HybridConfig) -> tuple[Array, Array]:
 
 
 def _drawn(key: Array, draws: Array, space: MapSpace) -> MappingGenes:
-    """A tiling for every lane, `[T, ...]`; `draws` `[T]` says the how manieth of each."""
+    """A tiling for every lane, `[T, ...]`; `draws` `[T]` says which draw of its lane each is."""
     keys = jax.vmap(lambda n, k: jax.random.fold_in(jax.random.fold_in(key, n), k))(jnp.arange(draws.shape[0]), draws)
     return jax.vmap(sample, (0, None))(keys, space)
 

@@ -393,10 +393,11 @@ def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: M
 
     def draft(key: Array, genes: MappingGenes) -> Draft:
         coins, random_key, *keys = jax.random.split(key, 5)
+        bypass_key = jax.random.fold_in(key, 5)  # `split` gives what folding in 0 to 4 gives
         draws = jax.random.uniform(coins, (4,))
         genes = select(draws[0] < rates.random, mutate(random_key, genes, space), genes)
         if genes.keep is not None:
-            drawn_key, own_key = jax.random.split(jax.random.fold_in(key, 1))
+            drawn_key, own_key = jax.random.split(bypass_key)
             drawn = jax.random.bernoulli(drawn_key, rates.bypass)
             genes = select(drawn, bypass(own_key, genes, space), genes)
         growing = rates.pad, rates.fill, rates.parallelise

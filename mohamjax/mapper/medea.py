@@ -288,14 +288,17 @@ def grow(drafts: Draft, space: MapSpace, *, released: bool = False) -> MappingGe
     return drafts.genes
 
 
+_FRESH = 16  # numbers to fold into a key that no `split` of it gives: it gives the first ones
+
+
 def _replaced(keys: Array, genes: MappingGenes, *, space: MapSpace) -> MappingGenes:
     """The genes `[N, ...]` with random valid mappings in the place of invalid ones."""
     invalid = ~jax.vmap(respects, in_axes=(0, None))(genes, space)
-    fresh = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 1)
+    fresh = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, _FRESH)
     cover, slot = few(lambda key, _, space: sample(key, space), fresh, invalid, genes, space)
     # The rest of what `sample` draws is drawn for all: it takes no time.
-    keep = jax.vmap(lambda key: random_keep(jax.random.fold_in(key, 2), space))(fresh)
-    orders = jax.vmap(lambda key: random_orders(jax.random.fold_in(key, 3), space))(fresh)
+    keep = jax.vmap(lambda key: random_keep(jax.random.fold_in(key, _FRESH + 1), space))(fresh)
+    orders = jax.vmap(lambda key: random_orders(jax.random.fold_in(key, _FRESH + 2), space))(fresh)
     old = genes.order, genes.spatial_order, genes.keep
     order, spatial_order, keep = select_rows(invalid, (*orders, keep), old)
     return MappingGenes(cover=cover, slot=slot, order=order, spatial_order=spatial_order, keep=keep)

@@ -438,7 +438,8 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
         pad_key, which_key = jax.random.split(jax.random.fold_in(key, 1))
         drawn = jax.random.randint(which_key, cover.shape, 0, jnp.asarray(space.choices))
         cover = jnp.where(jax.random.bernoulli(pad_key), drawn, cover)
-    keep = random_keep(jax.random.fold_in(key, 2), space)
+    # Beyond what `split` above gives, which are the first numbers folded in.
+    keep = random_keep(jax.random.fold_in(key, 7), space)
     space = keeping(keep, covering(cover, space))
     primes, slots = space.prime.shape[0], space.limit.shape[0]
     taste = 1.5 * jax.random.normal(taste_key, (slots,))

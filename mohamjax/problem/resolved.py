@@ -433,13 +433,14 @@ def out_of_reach(resolved: ResolvedRequirements, floor: np.ndarray, tolerance: f
     )
 
 
-def unmet(resolved: ResolvedRequirements, reached: Reached, *, kept: bool = False) -> InputError:
+def unmet(resolved: ResolvedRequirements, reached: Reached, *, kept: bool = False, window: bool = False) -> InputError:
     """The complaint that no design meets the requirements: which demands fail, and what was reached of them.
 
     Args:
         resolved: the requirements.
         reached: by the designs that come nearest.
         kept: there is a checkpoint to go on from.
+        window: the limit on latency may come from `Settings.within`.
     """
     every = demands(resolved, reached)
     found = [d for d in every if d.key.startswith("limits") or d.excess.any()]
@@ -453,7 +454,10 @@ def unmet(resolved: ResolvedRequirements, reached: Reached, *, kept: bool = Fals
         f"no design keeps the requirements; of the {len(reached.objectives)} that come nearest: {told}",
         file=resolved.file or None,
         item=", ".join(demand.key for demand in never or found),
-        remedy="loosen them or search longer" + ("; the argument `resume` goes on from the checkpoint" if kept else ""),
+        remedy=(
+            "loosen them, raise the argument `within`, or search longer" if window else "loosen them or search longer"
+        )
+        + ("; the argument `resume` goes on from the checkpoint" if kept else ""),
     )
 
 

@@ -79,7 +79,10 @@ class Clause:
 
     def told(self, value: float) -> str:
         """What a design reaches, in the unit of the target."""
-        return f"{value / _UNITS[self.name][self.unit]:.4g} {self.unit}".strip()
+        factor = _UNITS[self.name][self.unit]
+        # As many digits as tell it from the bound.
+        digits = next((n for n in (4, 7, 12) if f"{value / factor:.{n}g}" != f"{self.bound / factor:.{n}g}"), 17)
+        return f"{value / factor:.{digits}g} {self.unit}".strip()
 
     def kept(self, rows: Sequence[Row]) -> np.ndarray:
         """`[N]` bool, the designs that keep the bound."""
@@ -210,12 +213,15 @@ def decide(rows: Sequence[Row], target: str) -> Decision:
     """The designs of a front that keep a target, those of them to look at, and what a step beyond would cost.
 
     Args:
-        rows: of `front.csv`, of `io.front_rows` or `io.read_results`; at least one.
+        rows: of `front.csv`, of `io.front_rows` or `io.read_results`;.
         target: see `read_target`.
 
     Raises:
-        InputError: the target cannot be read.
+        InputError: the target cannot be read, or there is no design.
     """
+    if not rows:
+        raise InputError("there are no designs to choose from", item="front", remedy="give a front that holds some")
+    rows = [{**row, "design_id": int(row["design_id"])} for row in rows]
     clauses = read_target(target, networks_of(rows))
     kept = np.flatnonzero(np.all([clause.kept(rows) for clause in clauses], axis=0))
     if not kept.size:

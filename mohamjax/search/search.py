@@ -245,6 +245,7 @@ class Search:
         """Maps every unique layer on every template, or takes the tables that are given; the user's designs join."""
         problem, settings, began = self.problem, self.settings, time.perf_counter()
         single = self._single = problem.cast(jnp.float32)
+        self._limited = problem
         layers, templates = problem.application.unique_layers, problem.resolved.templates
         if self.tables is None:
             self._listener.announce(
@@ -271,7 +272,7 @@ class Search:
         config, remapper = settings.moham, self._remapper
         if settings.within is not None:
             least = least_latency(problem.setup, tables, problem.max_chiplets)
-            problem = self.problem = problem.faster_than(settings.within * least)
+            problem = self._limited = problem.faster_than(settings.within * least)
             self._single = problem.cast(jnp.float32)
             self._listener.announce(f"designs may take at most {problem.requirements.limits[0]:.4g} s")
         space = self._single.space(self._keys[1], tables, settings.goals, orders=config.orders, ensemble=self.ensemble)
@@ -441,10 +442,12 @@ class Search:
         own: dict[str, Any] = {"reference_point": plain(space.reference), "ideal_point": plain(space.ideal)}
         if config.objectives != DEFAULT:
             own["offsets"] = plain(offsets(config.objectives, self.problem.application))
+        if self.settings.within is not None:
+            own["within_latency_s"] = self._limited.requirements.limits[0]
         if self._closed.rounds:
             own["closing"] = self._closed.counts
         return Explored(
-            problem=self.problem,
+            problem=self._limited,
             tables=self._tables,
             designs=designs,
             archive=archive,
@@ -468,7 +471,7 @@ class Search:
         tick = time.perf_counter()
         if self._precompilation is not None:
             self._precompilation.reported()
-        goals, resolved = self.settings.goals, self.problem.resolved
+        goals, resolved = self.settings.goals, self._limited.resolved
 
         def again(designs: Design) -> Evaluated:
             return reevaluate(
@@ -484,7 +487,7 @@ class Search:
         reached = _reached(evaluated)
         within = np.flatnonzero(keeps(resolved, reached))
         if not within.size:
-            raise unmet(resolved, reached, kept=self.checkpoint is not None)
+            raise unmet(resolved, reached, kept=self.checkpoint is not None, window=self.settings.within is not None)
         front = within[front_index(evaluated.take(within).objectives)]
         whole = evaluated.take(front)
         closed = None if explored.closed is None else explored.closed[front]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from mohamjax.errors import InputError
+from mohamjax.errors import Argument, InputError
 from mohamjax.unico.fidelity import RULES
 from mohamjax.unico.halving import AREAS, Bracket
 from mohamjax.unico.lanes import LEAKAGE_W_PER_MM2, OBJECTIVES
@@ -183,6 +183,12 @@ def preset_changes(preset: str, method: str) -> dict[str, Any]:
     """
     if preset not in PRESETS:
         raise InputError(f"unknown preset {preset!r}", argument="preset", remedy=f"use one of {', '.join(PRESETS)}")
+    if preset == "same-extras" and method not in ("hasco", "hasco-r", "mobohb"):
+        raise InputError(
+            f"changes nothing of {method}",
+            argument=Argument("preset", value=preset),
+            remedy="leave it out, or take a rival",
+        )
     picks = {"acquisition": "mesmo"} if (preset, method) == ("unico", "unico") else {}
     return PRESETS[preset] | picks
 
