@@ -250,9 +250,10 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
         InputError: the target cannot be read, or the folder holds no results of a search.
 
     Examples:
-        >>> decision = mj.decide("results/ar-vr", "latency<=100ms,area<=20mm2")
-        >>> decision.recommended["design_id"]
-        178
+        >>> result = mj.search(problem, tables, budget="tiny", seed=0, population=16, generations=4, chunk=4)
+        >>> decision = mj.decide(result, "latency<=1s,area<=100mm2")  # or mj.decide("results/ar-vr-small", ...)
+        >>> decision.recommended["area_mm2"] <= 100
+        True
     """
     rows = front_rows(front.front) if isinstance(front, SearchResult) else read_results(os.fspath(front)).front
     return decide_rows(rows, target)

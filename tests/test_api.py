@@ -90,7 +90,8 @@ def files(tmp_path_factory, result):
 EXAMPLES = [
     "load_scenario", "load_onnx", "DesignProblem", "DesignProblem.arrays", "Package", "Memory", "map_layers",
     "sample_mappings", "sample_designs", "evaluate", "report", "search", "evaluate_mappings", "simulate",
-    "read_designs", "read_schedules", "evaluate_files", "write_designs", "schedule_jobs", "codesign",
+    "read_designs", "read_schedules", "evaluate_files", "write_designs", "decide", "schedule_jobs",
+    "codesign",
     "emo.non_dominated_rank", "emo.crowding_distance", "emo.hypervolume", "emo.NSGA2", "emo.evolve",
     "decode_design", "design_dimensions", "what_if", "sensitivities", "uncertainty", "use_cache", "over_devices",
 ]  # fmt: skip

@@ -226,14 +226,14 @@ def test_presets_in_python(tmp_path):
     assert mj.schedule_jobs(TABLE, "HEFT", preset="gsharp").method == "HEFT"
     assert mj.schedule_jobs(TABLE, population=4, generations=1).method == "gsharp"
     write_job_table(tmp_path / "table.json", TABLE, [])
-    with pytest.raises(InputError, match="'magma' is not known; name one of gsharp, as-released"):
+    with pytest.raises(InputError, match="unknown preset 'magma'; name one of gsharp, as-released"):
         mj.schedule_jobs(tmp_path / "table.json", preset="magma")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--preset", "magma"], "preset: 'magma' is not known; name one of gsharp, as-released"),
+        (["--preset", "magma"], "--preset: unknown preset 'magma'; name one of gsharp, as-released"),
         (["--element-buffer", "5"], "'5' is not a number of bytes from 6 on"),
         (["--random-shapes", "1"], "'1' is not a share between 0 and 1"),
         (["--preset", "gsharp", "--objective", "makespan,energy"], "gsharp-printed takes one objective"),
