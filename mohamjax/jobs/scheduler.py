@@ -132,7 +132,7 @@ def _searched(
     problem: Problem,
     sizes: Sizes,
     generations: int,
-    succession: Succession | None,
+    succession: Succession | None = None,
 ) -> tuple[emo.Archive[JobGenes], jax.Array]:
     """What `search_islands` returns, of islands with a key each."""
 
