@@ -494,6 +494,8 @@ def _searched(
                 f"{certificate.hypervolume:.4f}; no front over the mappings found has more than "
                 f"{certificate.most:.4f}: {certificate.share:.1%} of it at least"
             )
+            if settings.within is not None:
+                told += " (it counts designs beyond --within too)"
         print(lines(f"hypervolume {told}"))
     return 0
 
