@@ -6,6 +6,7 @@ import functools
 import pathlib
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,6 +22,40 @@ from mohamjax.plot.style import known_format, rendered
 from mohamjax.robust.price import Comparison
 from mohamjax.schedule import Certificate, Evaluated
 from mohamjax.schedule.view import DesignView, design_view
+
+if TYPE_CHECKING:
+    from mohamjax.jobs import Plan
+    from mohamjax.jobs.table import JobTable
+    from mohamjax.plot.jobs import JobView
+
+
+def job_view(method: str, table: JobTable, plan: Plan, tenants: Sequence[str]) -> JobView:
+    """What the figures show of one schedule of a job table.
+
+    Args:
+        method: that found it.
+        table: the jobs on their accelerators.
+        plan: the schedule.
+        tenants: of every job, for colours.
+    """
+    from mohamjax.jobs.table import evaluate_table  # figures of designs need none of it
+    from mohamjax.plot.jobs import JobView
+
+    _, found = evaluate_table(table, plan.order[None], plan.accelerator[None], timelines=True)
+    assert found is not None
+    on = (np.arange(len(table.jobs)), plan.accelerator)
+    return JobView(
+        method=method,
+        accelerators=table.accelerators,
+        tenants=tuple(tenants),
+        start=np.asarray(found.start[0]),
+        end=np.asarray(found.end[0]),
+        duration=table.duration[on],
+        bytes=table.bytes[on],
+        accelerator=plan.accelerator,
+        bandwidth=table.bandwidth[0],
+        unit=table.time_unit,
+    )
 
 
 def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:

@@ -45,9 +45,9 @@ from gsharp_runs import (
     stacked,
 )
 
+from mohamjax.figures import job_view
 from mohamjax.jobs import (
     JobSearchConfig,
-    Plan,
     apply_ranked,
     decode,
     evaluate,
@@ -60,8 +60,7 @@ from mohamjax.jobs import (
 from mohamjax.jobs.analysis import DEMANDS, analyse, bandwidth_demand, job_shapes, layer_shape
 from mohamjax.jobs.platform import named_platform, platform_table
 from mohamjax.jobs.scheduler import GENETIC
-from mohamjax.jobs.table import JobTable, evaluate_table
-from mohamjax.plot.jobs import JobView, job_gantt
+from mohamjax.plot.jobs import job_gantt
 
 GSHARP = "gsharp-printed"
 """What stands for the paper's G#."""
@@ -455,31 +454,15 @@ def fig12(study: Study) -> None:
 # ---------------------------------------------------------------- Figure 13
 
 
-def _view(method: str, table: JobTable, plan: Plan, tenants: Sequence[str]) -> JobView:
-    _, found = evaluate_table(table, plan.order[None], plan.accelerator[None], timelines=True)
-    assert found is not None
-    on = (np.arange(len(table.jobs)), plan.accelerator)
-    return JobView(
-        method=method,
-        accelerators=table.accelerators,
-        tenants=tuple(LABELS[t] for t in tenants),
-        start=np.asarray(found.start[0]),
-        end=np.asarray(found.end[0]),
-        duration=table.duration[on],
-        bytes=table.bytes[on],
-        accelerator=plan.accelerator,
-        bandwidth=table.bandwidth[0],
-        unit=table.time_unit,
-    )
-
-
 def fig13(study: Study) -> None:
     """Figure 13: a found schedule against FCFS-OLB, with the bandwidth over time."""
     case, most = Case("mix0", "S4", 1), study.pick(12, None, None)
     table, tenants = case.table(most), case.jobs().tenants[:most]
     sizes = study.pick((8, 3), (100, 99), (100, 99))
     found = run_method(GSHARP, table, JobSearchConfig(*sizes, seed=0)).best.plan
-    views = [_view("FCFS-OLB", table, run_heuristic("FCFS-OLB", table), tenants), _view(GSHARP, table, found, tenants)]
+    called = [LABELS[tenant] for tenant in tenants]
+    plans = {"FCFS-OLB": run_heuristic("FCFS-OLB", table), GSHARP: found}
+    views = [job_view(method, table, plan, called) for method, plan in plans.items()]
     body = []
     for view in views:
         # Work time of a job is its duration; what it asks for is constant, so that demand is a step function of time.

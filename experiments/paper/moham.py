@@ -5,7 +5,7 @@ Results go to `experiments/results/paper/moham`, figures to `docs/papers/figures
 
     python experiments/paper/moham.py --list
     python experiments/paper/moham.py fig7 fig8 --tier small
-    python experiments/paper/moham.py all --tier ci --out /tmp/moham
+    python experiments/paper/moham.py all --tier ci --out FOLDER
 """
 
 from __future__ import annotations

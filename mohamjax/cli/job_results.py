@@ -153,33 +153,15 @@ def write_results(
 
 def _figures(folder: pathlib.Path, done: Scheduled) -> None:
     """Draws the schedules, how the methods converged, and how they compare."""
-    import numpy as np
-
-    from mohamjax.figures import save
-    from mohamjax.jobs.table import evaluate_table
-    from mohamjax.plot.jobs import JobView, job_convergence, job_gantt, method_bars
+    from mohamjax.figures import job_view, save
+    from mohamjax.plot.jobs import job_convergence, job_gantt, method_bars
 
     table, fronts, first, title = done.table, done.fronts, done.first, done.title
     times = ("makespan", "tardiness", "mean-end", "lateness")
     unit = table.time_unit if first in times else "J" if first == "energy" else ""
     limit = done.bound.best if first == "makespan" else None
     for front in fronts:
-        plan = front.best.plan
-        _, found = evaluate_table(table, plan.order[None], plan.accelerator[None], timelines=True)
-        assert found is not None
-        on = (np.arange(len(table.jobs)), plan.accelerator)
-        view = JobView(
-            method=front.method,
-            accelerators=table.accelerators,
-            tenants=done.tenants,
-            start=np.asarray(found.start[0]),
-            end=np.asarray(found.end[0]),
-            duration=table.duration[on],
-            bytes=table.bytes[on],
-            accelerator=plan.accelerator,
-            bandwidth=table.bandwidth[0],
-            unit=table.time_unit,
-        )
+        view = job_view(front.method, table, front.best.plan, done.tenants)
         save(job_gantt(view, title=title), folder / f"gantt_{front.method}.png")
     histories = {front.method: front.best.history for front in fronts if front.best.history}
     if histories:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import abc
-from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-
-Kind: TypeAlias = type
-"""A dtype such as `np.uint32`, or one of int, float and bool, which stand for all dtypes of theirs."""
 
 _CALLED = {int: "integers", float: "floats", bool: "bools"}
 
@@ -29,7 +25,7 @@ def check_arrays(
     of: str,
     arrays: abc.Mapping[str, jax.typing.ArrayLike],
     shapes: abc.Mapping[str, tuple[int, ...]],
-    kinds: abc.Mapping[str, Kind],
+    kinds: abc.Mapping[str, type],
     remedy: str = "",
 ) -> None:
     """Refuses arrays of another shape or dtype. It looks at no value, so that it serves at trace time.
@@ -38,7 +34,8 @@ def check_arrays(
         of: what stands before the names in a message, such as `design.`.
         arrays: NumPy or JAX arrays, or tracers, by name.
         shapes: the shape that each must have.
-        kinds: what each of these must hold.
+        kinds: what each of these must hold: a dtype such as `np.uint32`, or int, float or bool, which stand for all
+            dtypes of theirs.
         remedy: what to do about a wrong shape, behind the message.
 
     Raises:

@@ -32,6 +32,7 @@ from mohamjax import emo
 from mohamjax.hardware import (
     Machine,
     PackageParameters,
+    PackageTables,
     Technology,
     TemplateArrays,
     nop_energy,
@@ -215,7 +216,7 @@ def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chipl
     hops = float(places.hops[: most + 1][present[: most + 1]].min())
     energy, area = least_costs(setup, tables, wires, hops)
     return _bounds(
-        _latencies(setup, tables, most),
+        _latencies(setup, tables, most, places),
         float(copies @ energy.min(axis=(1, 2))),
         least_area(area.min(axis=2), package.router_area + package.transceiver_area),
     )
@@ -224,16 +225,15 @@ def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chipl
 def least_latency(setup: Setup, tables: MappingTables, max_chiplets: int | None = None) -> float:
     """The latency [s] of `scenario_bounds`, which needs no wires; arguments as there."""
     most = setup.package.max_tiles if max_chiplets is None else max_chiplets
-    return max(_latencies(setup, tables, most)) * CYCLE_S
+    return max(_latencies(setup, tables, most, jax.device_get(package_tables(setup.package)))) * CYCLE_S
 
 
-def _latencies(setup: Setup, tables: MappingTables, most: int) -> list[float]:
+def _latencies(setup: Setup, tables: MappingTables, most: int, places: PackageTables) -> list[float]:
     """Lower bounds of the latency [cycles], each by an argument of its own: path, work, traffic, both together."""
     application, package = setup.application, setup.package
     copies, valid = layer_copies(application), valid_mappings(tables)
     duration = np.where(valid, isolated_cycles(tables, package), np.inf)
     traffic = np.where(valid, np.asarray(tables.offchip_bytes, np.float64), np.inf)
-    places = jax.device_get(package_tables(package))
     bandwidth = min(float(places.interfaces[1 : most + 1].max()) * package.interface_bandwidth, dram_bandwidth(package))
     # Prices: a share x on the chiplets, evenly, the rest on the interfaces.
     shares = np.linspace(0.0, 1.0, _MIXES)
