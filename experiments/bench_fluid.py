@@ -83,11 +83,11 @@ def _completion(*arguments: jax.Array) -> fluid.Completion:
 
 def _one_block(*arguments: jax.Array) -> jax.Array:
     whole = _records(x[None] if axis is None else x for x, axis in zip(arguments, AXES, strict=True))
-    return fluid._block(*whole).makespan
+    return fluid.simulate_block(*whole).makespan
 
 
 def _one_schedule(*arguments: jax.Array) -> jax.Array:
-    return fluid._block(*_records(x[None] for x in arguments)).makespan[0]
+    return fluid.simulate_block(*_records(x[None] for x in arguments)).makespan[0]
 
 
 VARIANTS: dict[str, Any] = {

@@ -210,7 +210,7 @@ def _words(path: pathlib.Path) -> object:
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(out):
             if words and words[0] in fuzz_words.LONG:
-                entry._parser().parse_known_args(words)
+                entry.make_parser().parse_known_args(words)
                 code = 0
             else:
                 code = main(words)

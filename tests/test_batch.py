@@ -181,7 +181,7 @@ def test_benches_are_built_for_arrays_wider_than_those_that_are_all_counted(monk
         (fanout(17, 1), 5, 3), (fanout(18, 1), 5, 4), (sized(genes, 2), 5, 4), (sized(genes, 2), 6, 5),
     ):  # fmt: skip
         nests = Mock(return_value=(0, 0))
-        values, reasons = batch._costs(evaluator, ["", "broken", ""], designs, nests, number)
+        values, reasons = batch.costs_of(evaluator, ["", "broken", ""], designs, nests, number)
         assert len(told) == builds and reasons == ["", "broken", ""]
         assert [row[0] for row in values] == pytest.approx([1, np.nan, 1], nan_ok=True)
     assert told[2][0].tolist() == [1] and told[1][1].shape == (1, 2, 2) and told[0] is None is told[-1]
@@ -342,7 +342,7 @@ def test_mixed_formats_go_into_one_table(tmp_path, document):
 
 @pytest.mark.parametrize("suffix", ["csv", "npz"])
 def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch, document, bulk, suffix):
-    monkeypatch.setattr(batch, "_ROWS", 16)
+    monkeypatch.setattr(batch, "ROWS", 16)
     paths = [lines(tmp_path / "lines.jsonl", document), bulk, write(tmp_path / "designs.json", document)]
     whole, out = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
     assert evaluate(paths, whole).rows == 3 * COUNT
@@ -396,7 +396,7 @@ import io, os, signal, sys, time
 from mohamjax.cli import main
 from mohamjax.io import batch, result_stream
 way, *words = sys.argv[1:]
-batch._ROWS = 64
+batch.ROWS = 64
 write = result_stream.ResultStream.write
 
 def half_a_block(stream, rows, following):

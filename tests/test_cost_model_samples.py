@@ -9,7 +9,7 @@ from conftest import reference
 
 from mohamjax.errors import InputError
 from mohamjax.io.samples import evaluate_samples, read_architectures, read_samples
-from mohamjax.mapping.predict import _chunk_size
+from mohamjax.mapping.predict import chunk_size
 from mohamjax.workload import DIMS
 
 
@@ -216,7 +216,7 @@ def test_predictions_and_explanations_go_where_they_should(tmp_path, rows, capsy
 
 def test_samples_go_through_programs_of_few_sizes():
     """In as few calls as can be, and with little padding where it costs something."""
-    sizes = {count: _chunk_size(count) for count in range(1, 20_000)}
+    sizes = {count: chunk_size(count) for count in range(1, 20_000)}
     assert len(set(sizes.values())) <= 12
     for count, size in sizes.items():
         calls = -(-count // size)

@@ -18,7 +18,7 @@ GRID = st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0])
 
 
 def inverse(count, m):
-    return exclusive._inverse_directions(count, m).astype(np.float32)
+    return exclusive.inverse_directions(count, m).astype(np.float32)
 
 
 def plain_holders(inside, count):
@@ -34,7 +34,7 @@ def plain_holders(inside, count):
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_directions_are_unit_vectors_spread_evenly(m):
-    unit = 1 / exclusive._inverse_directions(4096, m)
+    unit = 1 / exclusive.inverse_directions(4096, m)
     np.testing.assert_allclose((unit**2).sum(axis=1), 1, atol=1e-6)
     assert (unit > 0).all()
     # On average over the orthant, every component squared is 1 / M; so it is of the first few.
@@ -59,7 +59,7 @@ def test_the_holder_of_a_direction_is_the_first_that_reaches_furthest(m):
 def test_blocks_of_directions_change_nothing(monkeypatch):
     inside = jnp.asarray(np.random.default_rng(0).random((50, 3)), jnp.float32)
     whole = exclusive.exclusive_volume(inside, 200)
-    monkeypatch.setattr(exclusive, "_PAIRS", 50 * 7)
+    monkeypatch.setattr(exclusive, "PAIRS", 50 * 7)
     np.testing.assert_array_equal(exclusive.exclusive_volume(inside, 200), whole)
     several = jax.jit(jax.vmap(lambda rows: exclusive.exclusive_volume(rows, 200)))(jnp.stack([inside, inside[::-1]]))
     np.testing.assert_array_equal(several[0], whole)

@@ -10,7 +10,7 @@ from design_cases import application, evaluation, random_designs, recast, report
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule import Design
 from mohamjax.schedule.batch import run_blocks
-from mohamjax.schedule.evaluated import _width
+from mohamjax.schedule.evaluated import block_width
 
 KINDS = ([0, 1, 2, 3, 4, 1], [5, 6, 7, 2, 8])
 PACKAGE = PackageParameters(max_tiles=12, dram_bandwidth=11.0, router_area=1e4)
@@ -109,7 +109,7 @@ def test_blocks_cover_every_design_once_and_have_one_size(number):
 
     rows = np.arange(number)[:, None]
     designs = Design(order=rows, assignment=rows, mapping=rows, template=rows)
-    found = run_blocks(program, designs, None, _width(number))
+    found = run_blocks(program, designs, None, block_width(number))
     assert set(widths) == {64 if number <= 256 else 256} and len(widths) == -(-number // widths[0])
     np.testing.assert_array_equal(found["number"], np.arange(number))
     np.testing.assert_array_equal(found["twice"], 2 * rows)

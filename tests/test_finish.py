@@ -132,7 +132,7 @@ def test_the_fast_end_is_that_of_a_plain_search(rows):
     """Of what is near the fastest, whatever nothing is both faster and smaller than, but for half a percent of time."""
     latency, area = (np.asarray(column, np.float32) for column in zip(*rows, strict=True))
     area = np.where(np.isfinite(latency), area, np.inf).astype(np.float32)
-    taken, there = (np.asarray(x) for x in finish._fast_end(jnp.asarray(latency), jnp.asarray(area)))
+    taken, there = (np.asarray(x) for x in finish.fast_end(jnp.asarray(latency), jnp.asarray(area)))
     steps = np.maximum(latency, latency.min() * np.float32(1.005))
     near = [
         (step, size)

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from mohamjax import emo
-from mohamjax.plot.front import Front, _limits, front_projections
-from mohamjax.plot.mappings import _position
+from mohamjax.plot.front import Front, axis_limits, front_projections
+from mohamjax.plot.mappings import relative_position
 from mohamjax.problem.list_scheduling import size_caps
 from mohamjax.schedule import landmarks
-from mohamjax.schedule.front_bounds import _edges
+from mohamjax.schedule.front_bounds import cell_edges
 
 
 def test_logarithms_of_what_costs_nothing():
@@ -50,18 +50,18 @@ def test_axes_of_logarithms_that_begin_at_nothing(least):
     area = np.array([least, 2.0, 1000.0])
     caps = size_caps(area, least, 1000.0, 12)
     assert len(caps) == 12 and (np.diff(caps) > 0).all() and caps[0] > 0 and caps[-1] == pytest.approx(1000)
-    edges = _edges(area, least, 1000.0, 16)
+    edges = cell_edges(area, least, 1000.0, 16)
     assert edges[0] == least and (np.diff(edges) > 0).all() and 16 <= len(edges) <= 17
     assert (size_caps(area * 0, 0.0, 0.0, 12) == 0).all()
-    assert _edges(area * 0, 0.0, 0.0, 16).tolist() == [0.0]
+    assert cell_edges(area * 0, 0.0, 0.0, 16).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [0.0, 5.0], [1.0, 5.0], [1.0, 50.0]])
 def test_figures_of_what_costs_nothing(values):
-    low, high = _limits(np.array(values))
+    low, high = axis_limits(np.array(values))
     assert np.isfinite([low, high]).all() and low < min(values) and high > max(values)
     column = np.array(values)[:, None]
-    place = _position(column, column.min(axis=0), column.max(axis=0))
+    place = relative_position(column, column.min(axis=0), column.max(axis=0))
     assert np.isfinite(place).all() and place.min() >= 0 and place.max() <= 1
 
 

@@ -13,7 +13,7 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.jobs import JobGoals, JobSearchConfig, decode, evaluate, job_bound, run_method
 from mohamjax.jobs.baselines import LIBRARY_METHODS
-from mohamjax.jobs.reinforcement import LEARNING_METHODS, _loss, _Steps, advantages
+from mohamjax.jobs.reinforcement import LEARNING_METHODS, Steps, advantages, loss_of
 from mohamjax.jobs.table import JobTable
 
 
@@ -67,7 +67,7 @@ def test_advantages_against_sums_written_out():
 
 def test_the_loss_raises_what_did_well_and_clipping_stops_it():
     """One weight: the bias of the policy's last layer, two accelerators, one of which did well."""
-    steps = _Steps(
+    steps = Steps(
         seen=jnp.zeros((2, 1)),
         accelerator=jnp.asarray([0, 1]),
         priority=jnp.zeros(2, jnp.int32),
@@ -83,7 +83,7 @@ def test_the_loss_raises_what_did_well_and_clipping_stops_it():
     def slope(settings, bias):
         settings = dataclasses.replace(settings, entropy_weight=0.0)
         advantage, weight = jnp.asarray([1.0, -1.0]), jnp.ones(2, bool)
-        loss = jax.jit(jax.grad(lambda b: _loss(agent(b), steps, advantage, jnp.zeros(2), weight, settings)))
+        loss = jax.jit(jax.grad(lambda b: loss_of(agent(b), steps, advantage, jnp.zeros(2), weight, settings)))
         return float(loss(bias))
 
     for settings in LEARNING_METHODS.values():

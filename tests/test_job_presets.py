@@ -16,7 +16,7 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io.jobs import write_job_table
 from mohamjax.jobs import PRESETS, JobGoals, JobRates, JobSearchConfig, Succession, job_bound, run_method
-from mohamjax.jobs.generational import PRINTED, RELEASED, TEXTBOOK, _parents, succeed
+from mohamjax.jobs.generational import PRINTED, RELEASED, TEXTBOOK, draw_parents, succeed
 from mohamjax.jobs.genetic import PAPER_RATES, RELEASED_RATES, gsharp_problem, random_genes, released_vary
 from mohamjax.jobs.scheduler import GENETIC
 
@@ -65,7 +65,7 @@ def test_how_parents_are_drawn():
     number = 40_000
 
     def shares(succession):
-        drawn = np.asarray(_parents(jax.random.key(2), values, succession, number))
+        drawn = np.asarray(draw_parents(jax.random.key(2), values, succession, number))
         return np.bincount(drawn, minlength=6) / number
 
     np.testing.assert_allclose(shares(Succession(0, 4 / 6, "even")), [1 / 4] * 4 + [0, 0], atol=0.01)

@@ -224,12 +224,12 @@ def test_inside_programs_and_without_a_folder_it_is_jit(folder):
 def test_jax_still_tells_programs_of_a_thread_apart_where_we_ask_it():
     """The one private name of JAX that is used: without it nothing is kept, and a warm start takes twice as long."""
     assert exported._trace_context is not None
-    plain = exported._context()
+    plain = exported.context_of_trace()
     with jax.default_matmul_precision("float32"):
-        assert exported._context() != plain
+        assert exported.context_of_trace() != plain
     with jax.set_mesh(jax.make_mesh((1,), ("x",))):
-        assert exported._context() != plain
-    assert exported._context() == plain
+        assert exported.context_of_trace() != plain
+    assert exported.context_of_trace() == plain
 
 
 def test_without_that_nothing_is_kept_and_the_numbers_are_the_same(folder, monkeypatch):
@@ -240,8 +240,8 @@ def test_without_that_nothing_is_kept_and_the_numbers_are_the_same(folder, monke
 
 def test_the_precision_is_part_of_the_name():
     with jax.enable_x64(True):
-        wide = exported._settings()
-    assert wide != exported._settings()
+        wide = exported.compile_settings()
+    assert wide != exported.compile_settings()
 
 
 @pytest.mark.parametrize(
@@ -291,10 +291,10 @@ def test_code_that_changed_since_the_start_is_neither_kept_nor_taken(folder, mon
 
 
 def test_the_platform_is_part_of_the_name(monkeypatch):
-    name = exported._settings()
+    name = exported.compile_settings()
     with monkeypatch.context() as patched:
         patched.setattr(jax, "default_backend", lambda: "other")
-        assert exported._settings() != name
+        assert exported.compile_settings() != name
 
 
 def test_unused_files_parts_and_too_many_are_deleted(folder, monkeypatch):
@@ -304,10 +304,10 @@ def test_unused_files_parts_and_too_many_are_deleted(folder, monkeypatch):
     for name, age in {**aged, "notes.txt": 99 * day}.items():
         (folder / name).write_bytes(bytes(100))
         os.utime(folder / name, (now - age, now - age))
-    exported._tidy(folder)
+    exported.tidy(folder)
     assert {path.name[0] for path in folder.iterdir()} == set("235n")
-    monkeypatch.setattr(exported, "_MOST", 150)
-    exported._tidy(folder)
+    monkeypatch.setattr(exported, "MOST_BYTES", 150)
+    exported.tidy(folder)
     assert {path.name[0] for path in folder.iterdir()} == set("35n")
 
 
@@ -323,7 +323,7 @@ def test_what_is_read_counts_as_used(folder):
 
 
 NAMES = """
-from mohamjax.runtime.kept_programs import _name
+from mohamjax.runtime.kept_programs import name_of
 from mohamjax.search.config import MohamConfig
 from mohamjax.emo.loop import Sizes
 from mohamjax.mapper.programs import mapping_search
@@ -333,7 +333,7 @@ import numpy as np
 named = [genetic_problem(MohamConfig()), genetic_problem(MohamConfig(genes="layers")),
          genetic_problem(MohamConfig(objectives=("period", "energy"))),
          mapping_search(Sizes(8, 2, 16), True, np.float32), mapping_search(Sizes(8, 2, 16), False, np.float32)]
-names = [repr(_name(value)) for value in named]
+names = [repr(name_of(value)) for value in named]
 """
 
 
@@ -381,8 +381,8 @@ def test_what_functions_hold_is_part_of_their_names():
         functools.partial(ours(1), times=2),
         np.float32,
     ]
-    assert len({repr(exported._name(value)) for value in values}) == len(values)
-    assert exported._name(ours(1)) == exported._name(ours(1))
+    assert len({repr(exported.name_of(value)) for value in values}) == len(values)
+    assert exported.name_of(ours(1)) == exported.name_of(ours(1))
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_with_what_has_no_name_nothing_is_kept(folder, held):
 
     function = kept_jit(scaled, static_argnames=("by",))
     with pytest.raises((exported._NamelessError, RecursionError)):
-        exported._name(held)
+        exported.name_of(held)
     by = functools.partial(double, held) if isinstance(held, jax.Array | set) else held
     np.testing.assert_array_equal(function(np.arange(3), by=by), [0, 3, 6])
     assert not folder.exists()
@@ -449,7 +449,7 @@ def test_functions_that_begin_on_one_line_have_names_of_their_own():
     code = "def pair():\n    return (lambda x: x + 1), (lambda x: x * 2), (lambda x: x + 2), (lambda x: x + 1)\n"
     module = {"__name__": "mohamjax.anything"}
     exec(compile(code, "anything.py", "exec"), module)
-    add, double, more, again = map(exported._name, module["pair"]())
+    add, double, more, again = map(exported.name_of, module["pair"]())
     assert len({repr(add), repr(double), repr(more)}) == 3 and repr(add) == repr(again)
 
 

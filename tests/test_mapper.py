@@ -35,8 +35,8 @@ from mohamjax.mapping import (
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.nest import covered
 from mohamjax.mapping.space import decode, layer_arrays, sample, stacked_layers
-from mohamjax.mapping.tables import _evaluate_rows as table_rows
 from mohamjax.mapping.tables import column_shapes, need_children
+from mohamjax.mapping.tables import evaluate_rows as table_rows
 from mohamjax.runtime.programs import PROGRAMS
 from mohamjax.search import BUDGETS
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape

@@ -9,7 +9,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import load_templates, template_structure
 from mohamjax.io import read_designs
 from mohamjax.io.mapped_arrays import mapped_arrays
-from mohamjax.io.nests import NestStore, _distinct
+from mohamjax.io.nests import NestStore, distinct_numbers
 from mohamjax.mapping import encode, membership
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
@@ -78,7 +78,7 @@ def test_nests_fit_as_encode_says_of_each(problem, store, monkeypatch):
     unpadded = np.ones((len(nests), 8), int)
     found = store.fitting(stacked, keys, np.asarray(which), unpadded)
     assert found.tolist() == wanted and 90 < sum(wanted) < 400
-    monkeypatch.setattr(membership, "_BLOCK", 7)
+    monkeypatch.setattr(membership, "BLOCK", 7)
     assert store.fitting(stacked, keys, np.asarray(which), unpadded).tolist() == wanted
     none = jax.tree.map(lambda leaf: leaf[:0], stacked)
     assert store.fitting(none, keys, np.zeros(0, int), unpadded[:0]).tolist() == []
@@ -90,14 +90,14 @@ def test_orders_that_a_template_prescribes(store):
     named[0, 0, :2] = [5, 3]
     order = np.asarray([5, 3, 0, 1, 2, 4, 6, 7])[None, None]
     loops = np.ones((1, 1, 8), bool)
-    assert membership._ordered(order, loops, named).tolist() == [True]
+    assert membership.ordered(order, loops, named).tolist() == [True]
     swapped = order.copy()
     swapped[..., :2] = [3, 5]
-    assert membership._ordered(swapped, loops, named).tolist() == [False]
+    assert membership.ordered(swapped, loops, named).tolist() == [False]
     loops[..., 5] = False  # a loop of factor 1 may stand anywhere
-    assert membership._ordered(swapped, loops, named).tolist() == [True]
+    assert membership.ordered(swapped, loops, named).tolist() == [True]
     outside = np.roll(order, 1, axis=-1)
-    assert membership._ordered(outside, np.ones((1, 1, 8), bool), named).tolist() == [False]
+    assert membership.ordered(outside, np.ones((1, 1, 8), bool), named).tolist() == [False]
 
 
 @pytest.mark.parametrize("most", [10, 1000])
@@ -105,7 +105,7 @@ def test_orders_that_a_template_prescribes(store):
 def test_distinct_numbers_and_their_places(numbers, most):
     """With and without sorting."""
     given = np.asarray(numbers, int)
-    found, place = _distinct(given, most)
+    found, place = distinct_numbers(given, most)
     assert found.tolist() == sorted(set(numbers)) and found[place].tolist() == numbers
 
 

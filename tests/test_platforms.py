@@ -16,7 +16,7 @@ from test_gsharp import random_table
 
 from mohamjax import emo
 from mohamjax.emo.loop import Course, Sizes, generations, start
-from mohamjax.emo.nsga2 import _repeated
+from mohamjax.emo.nsga2 import repeated_few
 from mohamjax.emo.wide import profiles, repeated
 from mohamjax.hardware import PackageParameters
 from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
@@ -29,7 +29,7 @@ from mohamjax.mapping import Counting, evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
 from mohamjax.runtime.blocks import in_fitting_blocks
 from mohamjax.runtime.platforms import accelerated, by_platform, compiler_options, short_scan, traced
-from mohamjax.schedule.fluid import Jobs, Resources, _link, _link_at_once, completion, predecessor_bits
+from mohamjax.schedule.fluid import Jobs, Resources, completion, link_at_once, link_by_walk, predecessor_bits
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.plan_operators import PlanRates
@@ -135,7 +135,7 @@ def test_ranks_take_their_phases():
 def test_repeated_rows_are_found_by_a_sort(m):
     f = np.random.default_rng(m).integers(0, 3, (60, m)).astype(np.float32)
     f[::7] = np.inf
-    np.testing.assert_array_equal(_repeated(jnp.asarray(f)), repeated(jnp.asarray(f)))
+    np.testing.assert_array_equal(repeated_few(jnp.asarray(f)), repeated(jnp.asarray(f)))
 
 
 def batches(kind, rows):
@@ -180,7 +180,7 @@ def test_hypervolume(rows):
 @pytest.mark.parametrize("places", [1, 70])
 def test_places_are_linked(places):
     at = jnp.asarray(np.random.default_rng(places).integers(-1, 6, (places, 9)), jnp.int32)
-    same(_link(at, 5), _link_at_once(at, 5))
+    same(link_by_walk(at, 5), link_at_once(at, 5))
 
 
 # ---------------------------------------------------------------- whole programs

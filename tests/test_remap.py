@@ -211,7 +211,7 @@ def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, m
         == told[-1].total
         < told[-1].problems * dataclasses.replace(MAPPER, generations=0, descent=2).evaluations
     )
-    given = remap._best_known(mapped, sample, PACKAGE)
+    given = remap.best_known(mapped, sample, PACKAGE)
     assert set(given) == {(int(u), int(k)) for u, k in np.argwhere(sample.runs)}
     score = np.stack(mapping_scores(isolated_cycles(mapped, PACKAGE), mapped.objectives[..., 1].astype(float)), axis=-1)
     for (u, k), mappings in given.items():
@@ -234,7 +234,7 @@ def test_a_chiplet_that_stands_for_another_template_has_no_start_there(applicati
     count = mapped.count.copy()
     count[lost, sample.template[0]] = 0
     poorer = dataclasses.replace(mapped, count=count)
-    known = remap._best_known(poorer, sample, PACKAGE)
+    known = remap.best_known(poorer, sample, PACKAGE)
     assert (lost, 0) not in known and 0 < len(known) < sample.runs.sum()
     tables, joined = again(application, poorer, sample, ROOM, generations=0, descent=2)
     assert joined > 0 and tables.count[lost, sample.template[0]] == 0
@@ -328,16 +328,16 @@ def test_the_first_that_join_help_most():
     known = entries([100], [100], [4])
     new = entries([90, 60, 50, 10], [90, 60, 50, 10], [4, 4, 4, 64])
     chips = np.asarray([[8.0], [16.0]]), np.ones((2, 1, 2))
-    assert remap._that_help(new, known, *chips, PACKAGE).tolist() == [2]
+    assert remap.that_help(new, known, *chips, PACKAGE).tolist() == [2]
     # With the first chiplet alone able to hold it, a larger one changes nothing; a set that is empty takes the best.
     chips = np.asarray([[8.0], [64.0]]), np.ones((2, 1, 2))
-    assert remap._that_help(new, known, *chips, PACKAGE).tolist() == [3, 2]
+    assert remap.that_help(new, known, *chips, PACKAGE).tolist() == [3, 2]
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         nothing = entries([], [], [])
-        assert remap._that_help(new, nothing, np.asarray([[2.0], [8.0]]), np.ones((2, 1, 2)), PACKAGE)[-1] == 2
+        assert remap.that_help(new, nothing, np.asarray([[2.0], [8.0]]), np.ones((2, 1, 2)), PACKAGE)[-1] == 2
     traded = entries([50, 200], [200, 50], [4, 4])
-    assert sorted(remap._that_help(traded, known, *chips, PACKAGE)) == [0, 1]
+    assert sorted(remap.that_help(traded, known, *chips, PACKAGE)) == [0, 1]
     assert len(WEIGHTS) == 5
 
 

@@ -20,13 +20,13 @@ from test_fluid import _arguments, _cases, _completion, _random_population, _rec
 from mohamjax.runtime import platforms
 from mohamjax.schedule import fluid, timeline_kernel
 
-_INTERPRETED = not platforms._can_run_kernels()
+_INTERPRETED = not platforms.can_run_kernels()
 
-_scanned = jax.jit(functools.partial(fluid._block, link=fluid._link_at_once, compact=True))
+_scanned = jax.jit(functools.partial(fluid.simulate_block, link=fluid.link_at_once, compact=True))
 _in_registers = jax.jit(
     functools.partial(
-        fluid._block,
-        link=fluid._link_at_once,
+        fluid.simulate_block,
+        link=fluid.link_at_once,
         steps=functools.partial(timeline_kernel.run, interpret=_INTERPRETED),
         compact=True,
     )
@@ -45,7 +45,7 @@ def drawn(*sizes):
 
 
 def drawn_block(*sizes):
-    """What `fluid._block` takes: with an axis of one where all schedules share something."""
+    """What `fluid.simulate_block` takes: with an axis of one where all schedules share something."""
     arguments, axes = drawn(*sizes)
     return _records([x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True)])
 
@@ -81,7 +81,7 @@ def test_reference_cases():
 def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
     """Interpreted, `jnp.maximum` is what it is everywhere; Triton's gives the other number of one that is none."""
     values = jnp.float32([1.0, jnp.nan, 2.0, -jnp.inf]), jnp.float32([jnp.nan, 1.0, 2.5, -1.0])
-    np.testing.assert_array_equal(timeline_kernel._larger(*values), jnp.maximum(*values))
+    np.testing.assert_array_equal(timeline_kernel.larger_of(*values), jnp.maximum(*values))
 
     def calls(jaxpr):
         for equation in jaxpr.eqns:
@@ -92,7 +92,9 @@ def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
                     if hasattr(inner, "eqns"):
                         yield from calls(inner)
 
-    traced = jax.make_jaxpr(functools.partial(fluid._block, steps=timeline_kernel.run))(*drawn_block(0, 3, 7, 3, 1))
+    traced = jax.make_jaxpr(functools.partial(fluid.simulate_block, steps=timeline_kernel.run))(
+        *drawn_block(0, 3, 7, 3, 1)
+    )
     (kernel,) = [equation for equation in calls(traced.jaxpr) if equation.primitive.name == "pallas_call"]
     inside = list(calls(kernel.params["jaxpr"]))
     assert any(equation.primitive.name == "argmin" for equation in inside)
@@ -127,7 +129,7 @@ def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(
     def taken(*capabilities):
         devices = [types.SimpleNamespace(**given) for given in capabilities]
         monkeypatch.setattr(platforms.jax, "local_devices", lambda: devices)
-        platforms._can_run_kernels.cache_clear()
+        platforms.can_run_kernels.cache_clear()
         return platforms.with_kernels()
 
     monkeypatch.setattr(platforms, "_kernels", None)
@@ -148,7 +150,7 @@ def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(
             monkeypatch.setattr(platforms, "_kernels", asked)
             assert taken({"compute_capability": "9.0"}) == asked
     finally:
-        platforms._can_run_kernels.cache_clear()
+        platforms.can_run_kernels.cache_clear()
 
 
 def described_gpu():

@@ -67,11 +67,11 @@ def test_posterior_is_that_of_scikit_learn(rows):
 
 def plain_loss(hyper, x, mask, target):
     """As written in books: differentiated through the factorisation."""
-    covariance = gp._covariance(hyper, x, mask)
+    covariance = gp.covariance_of(hyper, x, mask)
     residual = jnp.where(mask, target - hyper.mean, 0)
     factor = jnp.linalg.cholesky(covariance)
     solved = jax.scipy.linalg.cho_solve((factor, True), residual)
-    return residual @ solved / 2 + jnp.sum(jnp.log(jnp.diagonal(factor))) + gp._penalty(hyper)
+    return residual @ solved / 2 + jnp.sum(jnp.log(jnp.diagonal(factor))) + gp.penalty(hyper)
 
 
 @pytest.mark.parametrize(("double", "gate"), [(True, 1e-8), (False, 5e-3)])
@@ -81,7 +81,7 @@ def test_gradient_by_one_factorisation(double, gate):
         x, y, mask = rows_of(3, 50, dtype=dtype)
         hyper = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), take(hyper_of(4), 0))
         x, target = jnp.where(mask[:, None], x, 0), jnp.where(mask, (y[:, 0] - 3.5) / 0.5, 0)
-        value, gradient = jax.jit(gp._loss)(hyper, x, mask, target)
+        value, gradient = jax.jit(gp.loss)(hyper, x, mask, target)
         want, slope = jax.jit(jax.value_and_grad(plain_loss))(hyper, x, mask, target)
         np.testing.assert_allclose(value, want, rtol=gate)
         ours, theirs = (np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(t)]) for t in (gradient, slope))
@@ -110,7 +110,7 @@ def test_fit_comes_close_to_the_most_probable(fitted):
     surrogate, (x, y, mask) = fitted
     target = np.where(mask[:, None], gp.standardise(surrogate, y), 0).T
     x = jnp.where(mask[:, None], x, 0)
-    loss = jax.jit(gp._loss)
+    loss = jax.jit(gp.loss)
     for j in range(M):
         start = take(surrogate.hyper, j)
         flat, build = jax.flatten_util.ravel_pytree(start)
@@ -147,7 +147,7 @@ def test_warm_start_does_not_lose_what_was_found(fitted):
     surrogate, (x, y, mask) = fitted
     again = gp.fit(jax.random.key(1), gp.TrainingSet(x, y, mask), surrogate.hyper, steps=20)
     target = np.where(mask[:, None], gp.standardise(surrogate, y), 0).T
-    loss = jax.jit(lambda hyper, t: gp._loss(hyper, jnp.where(mask[:, None], x, 0), mask, t)[0])
+    loss = jax.jit(lambda hyper, t: gp.loss(hyper, jnp.where(mask[:, None], x, 0), mask, t)[0])
     for j in range(M):
         assert loss(take(again.hyper, j), target[j]) <= loss(take(surrogate.hyper, j), target[j]) + 1e-3
     programs = gp.fit._cache_size()

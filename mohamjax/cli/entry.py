@@ -60,7 +60,8 @@ _VERBS: dict[str, ModuleType] = {
 """Each has `add_parser`, which adds the verb with its options, and `run`, which returns the exit code."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line, with all verbs."""
     parser = options.Parser(
         prog="mohamjax",
         description="Multi-objective hardware-mapping co-optimisation of multi-chiplet, multi-tenant DNN accelerators.",
@@ -130,7 +131,7 @@ def _complain(error: InputError) -> None:
 def _done(argv: Sequence[str] | None) -> int:
     """Parses and runs; every complaint is told here."""
     hush(False)
-    parser = _parser()
+    parser = make_parser()
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.exit(2, f"mohamjax: unknown argument {unknown[0]}; see mohamjax {arguments.verb} --help\n")

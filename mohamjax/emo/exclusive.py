@@ -25,13 +25,13 @@ from mohamjax.runtime.blocks import in_fitting_blocks, steady_sum
 DIRECTIONS = 1024
 """Directions of survival: enough for populations of some hundreds, and few enough to cost little."""
 
-_PAIRS = 1 << 19  # rows times directions that a processor looks at together: what its caches hold
+PAIRS = 1 << 19  # rows times directions that a processor looks at together: what its caches hold
 _WIDE_PAIRS = 1 << 27  # and an accelerator
 _FLAT = 1e-4  # least component of a direction: a ray along a wall would never leave
 
 
 @functools.cache
-def _inverse_directions(count: int, objectives: int) -> np.ndarray:
+def inverse_directions(count: int, objectives: int) -> np.ndarray:
     """`[D, M]` double: one over the components of unit vectors spread evenly over the positive orthant.
 
     Normally distributed components by an additive recurrence of low discrepancy (Roberts, 2018): the first of many
@@ -69,7 +69,7 @@ def holders(inside: jax.Array, directions: int) -> tuple[jax.Array, jax.Array, j
         far; `second` `[D]`, how far the others reach.
     """
     rows, objectives = inside.shape
-    inverse = jnp.asarray(_inverse_directions(directions, objectives), inside.dtype)
+    inverse = jnp.asarray(inverse_directions(directions, objectives), inside.dtype)
     place = jnp.arange(rows, dtype=jnp.int32)
 
     def held(inverse: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -80,7 +80,7 @@ def holders(inside: jax.Array, directions: int) -> tuple[jax.Array, jax.Array, j
         second = jnp.max(jnp.where(place[:, None] == first, 0, rays), axis=0, initial=0)
         return jnp.where(longest > 0, first, rows), longest, second
 
-    most, wide = (max(1, pairs // max(rows, 1)) for pairs in (_PAIRS, _WIDE_PAIRS))
+    most, wide = (max(1, pairs // max(rows, 1)) for pairs in (PAIRS, _WIDE_PAIRS))
     return in_fitting_blocks(held, inverse, most, wide)
 
 

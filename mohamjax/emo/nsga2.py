@@ -240,7 +240,7 @@ class NSGA2(Generic[Draft, Genes]):
         values = jnp.concatenate([state.objectives, found])
         if self.distinct:
             few = values.shape[0] <= _PAIRWISE
-            again = by_platform(values, cpu=_repeated if few else repeated, wide=repeated)
+            again = by_platform(values, cpu=repeated_few if few else repeated, wide=repeated)
             # Individuals that break limits have their violation for objectives: equal ones may be quite different.
             values = jnp.where((again & feasible(values))[:, None], jnp.inf, values)
         corners = None
@@ -302,7 +302,7 @@ def _rows(genes: Genes, like: Genes, name: str) -> int:
     return rows.pop()[0]
 
 
-def _repeated(objectives: jax.Array) -> jax.Array:
+def repeated_few(objectives: jax.Array) -> jax.Array:
     """`[N]` bool: rows of `[N, M]` that equal an earlier one."""
     equal = jnp.all(objectives[:, None] == objectives[None], axis=-1)
     return jnp.any(jnp.tril(equal, -1), axis=1)

@@ -47,7 +47,7 @@ from mohamjax.schedule.batch import BLOCK, DesignEvaluator, Nests
 from mohamjax.schedule.fluid import DONE, REASONS
 from mohamjax.schedule.setup import Setup
 
-_ROWS = 4 * BLOCK  # of a block that is read at once, for every device
+ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
 _FORMATS = (*_DESIGNS, FLUID_FORMAT, JOB_TABLE_FORMAT)
 _HEAD = 1 << 12  # bytes at the beginning of a file that are looked at to know whether it is evaluated
@@ -96,7 +96,7 @@ Values = tuple[Sequence[tuple[float, ...]], Sequence[str]]
 """Per entry the `NUMBERS`, and why it is not valid."""
 
 
-def _costs(
+def costs_of(
     evaluator: DesignEvaluator, reasons: Sequence[str], designs: SizedDesign, nests: Nests, number: int
 ) -> Values:
     """Evaluates the designs among the entries of a block.
@@ -131,7 +131,7 @@ class _Designs:
         faults, designs, _ = read_rows(entries, self.rules)
         reasons = ["" if fault is None else str(fault) for fault in faults]
         store = self.rules.store
-        return _costs(self._evaluator, reasons, designs, store.arrays, sum(map(len, store.sets.values())))
+        return costs_of(self._evaluator, reasons, designs, store.arrays, sum(map(len, store.sets.values())))
 
     def serves(self, setup: Setup) -> bool:
         """Whether designs of a document are of this problem."""
@@ -257,7 +257,7 @@ class _Sources:
         devices: Devices | None = None,
     ) -> None:
         self.files, self.float32, self.devices = files, float32, devices
-        self.rows = _ROWS * _number(devices)
+        self.rows = ROWS * _number(devices)
         self.technology, self.static_energy = technology, static_energy
         self._problems: list[_Designs] = []
         self._cases = _Cases(float32, devices)
@@ -594,7 +594,7 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
         designs = own.block(rows)
         reasons = own.faults(designs.design)
         good = np.asarray([not reason for reason in reasons], bool)
-        values, reasons = _costs(evaluator, reasons, take(designs, good), lambda: (own.mappings, own.count), 0)
+        values, reasons = costs_of(evaluator, reasons, take(designs, good), lambda: (own.mappings, own.count), 0)
         out = [
             (str(path), i, name, *value, int(not reason), reason)
             for i, name, value, reason in zip(range(first, rows.stop), own.names(rows), values, reasons, strict=True)

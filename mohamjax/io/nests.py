@@ -176,7 +176,7 @@ class NestStore:
     def settled(self, nests: np.ndarray, unique: np.ndarray) -> np.ndarray:
         """As `place` for many pairs, `[n]` int each, settling those that are new; -1 where one does not fit."""
         layers = len(self.application.unique_layers)
-        pairs, which = _distinct(nests * layers + unique, len(self.owner) * layers)
+        pairs, which = distinct_numbers(nests * layers + unique, len(self.owner) * layers)
         distinct = [divmod(pair, layers) for pair in pairs.tolist()]
         self.settle(distinct)
         return np.asarray([self._place.get(pair, -1) for pair in distinct], int)[which]
@@ -217,7 +217,7 @@ class NestStore:
         return take(padded, rows), count
 
 
-def _distinct(numbers: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+def distinct_numbers(numbers: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """The numbers, from 0 to below `most`, that occur, and the place of each among them; sorts only where many can."""
     if most > 4 * len(numbers):
         return np.unique(numbers, return_inverse=True)
@@ -273,7 +273,7 @@ class NestList:
         there = numbers < len(self.entries)
         own = numbers[there]
         known = self._known(int(own.max(initial=-1)) + 1)
-        new, _ = _distinct(own[known[own] == _UNREAD], len(known))
+        new, _ = distinct_numbers(own[known[own] == _UNREAD], len(known))
         if len(new):
             known[new] = self.store.parse_all([self.entries[number] for number in new])
         found = np.full(len(numbers), -1)

@@ -61,7 +61,7 @@ TEXTBOOK = Succession(elites=0.0, parents=1.0, draw="tournament")
 """A standard genetic algorithm: no elites, binary tournaments. Table 5 prints its two rates alone."""
 
 
-def _parents(key: jax.Array, values: jax.Array, succession: Succession, number: int) -> jax.Array:
+def draw_parents(key: jax.Array, values: jax.Array, succession: Succession, number: int) -> jax.Array:
     """`[number]` int32, places of parents among P schedules that are sorted by rising value; the key is consumed."""
     pool = max(2, round(succession.parents * len(values)))
     if succession.draw == "even":
@@ -103,7 +103,7 @@ def succeed(
     order = jnp.argsort(values)
     ranked = take(genes, order)
     draw_key, vary_key = jax.random.split(key)
-    chosen = _parents(draw_key, values[order], succession, 2 * pairs).reshape(2, pairs)
+    chosen = draw_parents(draw_key, values[order], succession, 2 * pairs).reshape(2, pairs)
     one, two = jax.vmap(lambda key, a, b: problem.vary(key, a, b, context, rates))(
         jax.random.split(vary_key, pairs), take(ranked, chosen[0]), take(ranked, chosen[1])
     )

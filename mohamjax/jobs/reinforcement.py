@@ -72,7 +72,7 @@ LEARNING_METHODS = {
 """Methods of Table 5 that learn. Without clipping, in one step per batch, PPO's loss has the gradient of A2C's."""
 
 
-class _Steps(NamedTuple):
+class Steps(NamedTuple):
     """Steps of episodes, with any leading axes.
 
     Attributes:
@@ -140,13 +140,13 @@ def _of(table: jax.Array, index: jax.Array) -> jax.Array:
     return jnp.take_along_axis(table, index[..., None], axis=-1)[..., 0]
 
 
-def _episodes(key: jax.Array, agent: Agent, problem: JobProblem, episodes: int) -> _Steps:
+def _episodes(key: jax.Array, agent: Agent, problem: JobProblem, episodes: int) -> Steps:
     """Steps `[J, E, ...]` of a batch of episodes; the key is consumed."""
     jobs, cores = problem.duration.shape
     features, unit = _features(problem)
     able = jnp.isfinite(problem.duration)
 
-    def step(load: jax.Array, now: tuple[jax.Array, ...]) -> tuple[jax.Array, _Steps]:
+    def step(load: jax.Array, now: tuple[jax.Array, ...]) -> tuple[jax.Array, Steps]:
         key, features, able, duration = now
         core_key, priority_key = jax.random.split(key)
         seen = jnp.concatenate([jnp.broadcast_to(features, (episodes, len(features))), load / unit], axis=1)
@@ -156,7 +156,7 @@ def _episodes(key: jax.Array, agent: Agent, problem: JobProblem, episodes: int) 
         priority = jax.random.categorical(priority_key, by_priority).astype(jnp.int32)
         probability = _of(by_core, core) + _of(by_priority, priority)
         load = load + jnp.where(core[:, None] == jnp.arange(cores), duration, 0.0)
-        return load, _Steps(seen, core, priority, probability, _forward(agent["critic"], seen)[:, 0], able)
+        return load, Steps(seen, core, priority, probability, _forward(agent["critic"], seen)[:, 0], able)
 
     keys = jax.random.split(key, jobs)
     rows = (keys, features, able, problem.duration)
@@ -188,8 +188,8 @@ def advantages(reward: jax.Array, value: jax.Array, mask: jax.Array, settings: L
     return found, found + value
 
 
-def _loss(
-    agent: Agent, steps: _Steps, advantage: jax.Array, target: jax.Array, weight: jax.Array, settings: Learning
+def loss_of(
+    agent: Agent, steps: Steps, advantage: jax.Array, target: jax.Array, weight: jax.Array, settings: Learning
 ) -> jax.Array:
     """Loss of steps `[N]` that count by their weight: 1 or 0."""
 
@@ -248,10 +248,10 @@ def _learn(
     weight = jnp.broadcast_to(problem.mask[:, None], (jobs, episodes)).reshape(count)
 
     def update(
-        state: tuple[Agent, optax.OptState], batch: tuple[_Steps, jax.Array, jax.Array, jax.Array]
+        state: tuple[Agent, optax.OptState], batch: tuple[Steps, jax.Array, jax.Array, jax.Array]
     ) -> tuple[tuple[Agent, optax.OptState], None]:
         agent, memory = state
-        gradient = jax.grad(_loss)(agent, *batch, settings)
+        gradient = jax.grad(loss_of)(agent, *batch, settings)
         change, memory = optimiser.update(gradient, memory, agent)
         return (cast(Agent, optax.apply_updates(agent, change)), memory), None
 

@@ -11,7 +11,7 @@ from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import MapSpace, keeps_as_allowed, prescribed_places, stack_spaces
 from mohamjax.runtime.struct import take
 
-_BLOCK = 4096  # nests at once, of some ten kilobytes each
+BLOCK = 4096  # nests at once, of some ten kilobytes each
 
 
 def lie_in(
@@ -33,8 +33,8 @@ def lie_in(
     padded = np.ones((len(which), nests.temporal.shape[-1]), int) if padded is None else padded
     stacked = stack_spaces(spaces)
     good = np.zeros(len(which), bool)
-    for first in range(0, len(which), _BLOCK):
-        rows = slice(first, first + _BLOCK)
+    for first in range(0, len(which), BLOCK):
+        rows = slice(first, first + BLOCK)
         good[rows] = _each(take(nests, rows), take(stacked, which[rows]), padded[rows])
     return good
 
@@ -56,7 +56,7 @@ def _each(nests: Mapping, own: MapSpace, padded: np.ndarray) -> np.ndarray:
     limit = np.concatenate([own.constraints.temporal_max[:, None], own.constraints.spatial_max], axis=1)
     good &= (factors <= limit).all(axis=everything)
     good &= (factors.prod(axis=3) <= own.fanout.reshape(-1, 3, levels)).all(axis=(1, 2))
-    good &= _ordered(order, temporal > 1, np.asarray(own.constraints.order))
+    good &= ordered(order, temporal > 1, np.asarray(own.constraints.order))
 
     extent = np.cumprod(factors.prod(axis=1), axis=1)  # [n, L, D]
     stride, dilation = (step.T[..., None].astype(float) for step in (own.layer.stride, own.layer.dilation))
@@ -65,7 +65,7 @@ def _each(nests: Mapping, own: MapSpace, padded: np.ndarray) -> np.ndarray:
     return good & (used <= own.capacity).all(axis=1)
 
 
-def _ordered(order: np.ndarray, loops: np.ndarray, named: np.ndarray) -> np.ndarray:
+def ordered(order: np.ndarray, loops: np.ndarray, named: np.ndarray) -> np.ndarray:
     """Whether the loops above 1 stand as the template prescribes: those it names first, as it names them; `[n]` bool.
 
     Args:

@@ -51,7 +51,7 @@ def _stack(trees: Sequence[T]) -> T:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
-def _chunk_size(samples: int) -> int:
+def chunk_size(samples: int) -> int:
     """Samples of a call: about as many in each of as few calls as there can be, of few sizes, so that programs serve
     again: powers of two from `_LEAST` on, and multiples of `_STEP`."""
     equal = -(-samples // -(-samples // _CHUNK))
@@ -103,7 +103,7 @@ def predict(
     """
     samples = alike(samples)
     dtype = np.float32 if float32 else np.float64
-    chunk = _chunk_size(len(samples))
+    chunk = chunk_size(len(samples))
     counting = Counting(links=links, first_fills=first_fills, max_children=_table_size(samples))
     # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
     block_size = 1 if links else 64

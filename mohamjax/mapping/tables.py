@@ -242,7 +242,7 @@ def tabulate_sets(
         # Whole batches; the last one is filled up.
         batches = np.resize(np.arange(len(which)), (-(-len(which) // _BATCH), _BATCH))
         found = [
-            _evaluate_rows(
+            evaluate_rows(
                 *(take(tree, which[rows]) for tree in (layers, templates)),
                 technology,
                 take(mapping, (which[rows], entry[rows])),
@@ -296,7 +296,7 @@ def need_children(along: npt.ArrayLike, *, double: bool = False) -> np.ndarray:
 
 
 @jit_o1_plain_loops(static_argnames=("fixed", "max_children"))
-def _evaluate_rows(
+def evaluate_rows(
     layers: LayerArrays,
     templates: TemplateArrays,
     technology: Technology,

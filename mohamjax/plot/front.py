@@ -88,7 +88,7 @@ def _spans_decade(values: np.ndarray) -> bool:
     return low > 0 and high >= 10 * low
 
 
-def _limits(values: np.ndarray) -> tuple[float, float]:
+def axis_limits(values: np.ndarray) -> tuple[float, float]:
     """Limits with a margin; around a single value 5 % to both sides, so that ticks stay short."""
     low, high = float(values.min()), float(values.max())
     if _spans_decade(values):
@@ -100,7 +100,7 @@ def _limits(values: np.ndarray) -> tuple[float, float]:
 
 def scale_axis(axes: Axes, which: str, values: np.ndarray, label: str, floor: float | None = None) -> None:
     """Scale, limits and label of one axis; it shows `floor` too, unless that takes more than a third of it."""
-    low, high = limits = _limits(values)
+    low, high = limits = axis_limits(values)
     if floor is not None and floor < values.min():
         log = _spans_decade(values)
         most = low * (low / high) ** 0.5 if log else low - 0.5 * (high - low)
@@ -208,7 +208,7 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
             log = _spans_decade(scaled[colour])
             low, high = float(scaled[colour].min()), float(scaled[colour].max())
             if high - low <= 1e-3 * abs(high):
-                low, high = _limits(scaled[colour])
+                low, high = axis_limits(scaled[colour])
             norm = (LogNorm if log else Normalize)(low, high)
             dots |= {"c": scaled[colour][above], "cmap": "viridis", "norm": norm}
             points = axes.scatter(scaled[x][above], scaled[y][above], **dots)

@@ -37,7 +37,7 @@ class MappingSet:
     marks: abc.Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
-def _position(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def relative_position(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Height of logarithms between those of the limits; in the middle where all are equal."""
     values, low, high = (np.log(np.maximum(x, np.finfo(float).tiny)) for x in (values, low, high))
     span = high - low
@@ -83,7 +83,7 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str, latency: str
                 continue
             values = found[0].objectives
             values = values[np.argsort(values[:, 0], kind="stable")]
-            height = _position(values, low, high)
+            height = relative_position(values, low, high)
             best = [int(values[:, k].argmin()) for k in range(3)]
             for line in height[:_MOST]:
                 axes.plot(range(3), line, color="0.6", lw=0.8, alpha=0.7, zorder=1)
@@ -91,7 +91,7 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str, latency: str
                 axes.plot(range(3), height[m], color=colour, lw=1.8, marker="o", ms=4, zorder=3)
             for name, mark in found[0].marks.items():
                 colour, style, marker = drawn[name]
-                line = _position(np.asarray(mark, float), low, high)
+                line = relative_position(np.asarray(mark, float), low, high)
                 axes.plot(range(3), line, color=colour, lw=1.6, ls=style, marker=marker, ms=4, zorder=4)
             for k in range(3):
                 axes.vlines(k, 0, 1, color="0.25", lw=0.8, zorder=2)

@@ -51,7 +51,7 @@ _UNUSED = 30 * 86400
 _ABANDONED = 3600
 """Seconds after which a half-written file must be that of a process that was killed."""
 
-_MOST = 200_000_000
+MOST_BYTES = 200_000_000
 """Bytes that all files together may take; beyond, those that were unused for longest are deleted."""
 
 _config: Any = jax.config  # settings are attributes that the type checker does not know
@@ -87,7 +87,7 @@ def keep_in(folder: pathlib.Path | None) -> None:
     _folder = folder
 
 
-def _context() -> tuple[Hashable, ...]:
+def context_of_trace() -> tuple[Hashable, ...]:
     """What tells programs of this process apart beside their arguments, in this thread."""
     assert _trace_context is not None
     return _trace_context(), _config.jax_default_prng_impl
@@ -98,11 +98,11 @@ def _in_no_context() -> bool:
 
     A context such as a mesh is not among the settings, from which the name of a file is made.
     """
-    own, wide, bare = _context(), bool(_config.jax_enable_x64), list[Hashable]()
+    own, wide, bare = context_of_trace(), bool(_config.jax_enable_x64), list[Hashable]()
 
     def find() -> None:
         with jax.enable_x64(wide):
-            bare.append(_context())
+            bare.append(context_of_trace())
 
     thread = threading.Thread(target=find)
     thread.start()
@@ -115,7 +115,7 @@ def _machine() -> tuple[str, str]:
     return jax.default_backend(), jax.local_devices()[0].device_kind
 
 
-def _settings() -> str:
+def compile_settings() -> str:
     """JAX's settings that may decide something of a program."""
     known = {name: value for name, value in _config.values.items() if not name.startswith(_IDLE)}
     return repr((sorted(known.items()), _config.jax_enable_x64, _machine(), os.environ.get("XLA_FLAGS", "")))
@@ -155,7 +155,7 @@ class _NamelessError(Exception):
     """A value that has no name which is the same in every process."""
 
 
-def _name(value: object) -> Name:
+def name_of(value: object) -> Name:
     """What a static argument is called in every process: two that make different programs have different names.
 
     Raises:
@@ -164,13 +164,13 @@ def _name(value: object) -> Name:
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.dtype | np.generic):
         return type(value).__name__, repr(value)
     if isinstance(value, tuple | list):
-        return type(value).__name__, *map(_name, value)
+        return type(value).__name__, *map(name_of, value)
     if isinstance(value, dict):
-        return "dict", *((_name(key), _name(item)) for key, item in value.items())
+        return "dict", *((name_of(key), name_of(item)) for key, item in value.items())
     if isinstance(value, functools.partial):
-        return "partial", _name(value.func), _name(value.args), _name(value.keywords)
+        return "partial", name_of(value.func), name_of(value.args), name_of(value.keywords)
     if isinstance(value, types.MethodType):
-        return "method", _name(value.__self__), _name(value.__func__)
+        return "method", name_of(value.__self__), name_of(value.__func__)
     if isinstance(value, types.FunctionType):
         return _name_of_function(value)
     if isinstance(value, type):
@@ -178,8 +178,8 @@ def _name(value: object) -> Name:
             raise _NamelessError(value.__qualname__)
         return "type", value.__module__, value.__qualname__
     if dataclasses.is_dataclass(value):
-        fields = [(field.name, _name(getattr(value, field.name))) for field in dataclasses.fields(value)]
-        return _name(type(value)), *fields
+        fields = [(field.name, name_of(getattr(value, field.name))) for field in dataclasses.fields(value)]
+        return name_of(type(value)), *fields
     raise _NamelessError(repr(value))
 
 
@@ -193,7 +193,7 @@ def _name_of_function(value: types.FunctionType) -> Name:
     code = value.__code__
     place = value.__module__, value.__qualname__, str(code.co_firstlineno), _name_of_code(code)
     held = [cell.cell_contents for cell in value.__closure__ or ()]
-    return "function", place, _name(held), _name(value.__defaults__), _name(value.__kwdefaults__)
+    return "function", place, name_of(held), name_of(value.__defaults__), name_of(value.__kwdefaults__)
 
 
 def _name_of_code(code: types.CodeType) -> Name:
@@ -309,7 +309,7 @@ class _KeptJit(Generic[Result]):
         if _folder is None or _trace_context is None or not plain or not _single():
             return leaves, None
         shapes = tuple((np.shape(leaf), _dtype(leaf)) for leaf in leaves)
-        key = tree, shapes, tuple(sorted(static.items(), key=lambda item: item[0])), _context(), _folder
+        key = tree, shapes, tuple(sorted(static.items(), key=lambda item: item[0])), context_of_trace(), _folder
         if key not in self._known:
             self._known[key] = self._program(leaves, tree, shapes, static)
         return leaves, self._known[key]
@@ -318,13 +318,13 @@ class _KeptJit(Generic[Result]):
         """The program for these shapes, from its file or traced anew; None where it cannot be kept."""
         assert _folder is not None
         try:
-            given = sorted((name, _name(value)) for name, value in static.items())
-            itself = _name(self._function) if isinstance(self._function, functools.partial) else self._place
+            given = sorted((name, name_of(value)) for name, value in static.items())
+            itself = name_of(self._function) if isinstance(self._function, functools.partial) else self._place
         except (_NamelessError, RecursionError, ValueError):  # a function that holds itself, or what is not there yet
             return None
         if not _in_no_context() or not code_unchanged():
             return None
-        known = code_hash(), _settings(), with_kernels(), itself, self.compiler_options, str(tree), shapes, given
+        known = code_hash(), compile_settings(), with_kernels(), itself, self.compiler_options, str(tree), shapes, given
         file = _folder / hashlib.sha256(repr(known).encode()).hexdigest()
         kept = _read(file)
         if kept is None:
@@ -406,14 +406,14 @@ def _write(file: pathlib.Path, kept: _Kept) -> None:
         part = file.with_suffix(f".{os.getpid()}")
         part.write_bytes(hashlib.sha256(content).digest() + content)
         part.replace(file)
-        _tidy(file.parent)
+        tidy(file.parent)
     except (OSError, ImportError, ValueError, pickle.PicklingError, TypeError):
         pass  # without a file it only takes longer
 
 
-def _tidy(folder: pathlib.Path) -> None:
-    """Deletes files that nobody used for `_UNUSED`, the longest unused beyond `_MOST`, and old half-written ones."""
-    now, room = time.time(), _MOST
+def tidy(folder: pathlib.Path) -> None:
+    """Deletes files unused for `_UNUSED`, the longest unused beyond `MOST_BYTES`, and old half-written ones."""
+    now, room = time.time(), MOST_BYTES
     found: list[tuple[float, int, pathlib.Path]] = []
     for path in folder.iterdir():
         if path.is_file() and re.fullmatch(r"[0-9a-f]{64}(\.\d+)?", path.name):

@@ -108,11 +108,11 @@ def by_platform(
 
 def with_kernels() -> bool:
     """Whether programs that are traced now take kernels on NVIDIA GPUs."""
-    return _can_run_kernels() if _kernels is None else _kernels
+    return can_run_kernels() if _kernels is None else _kernels
 
 
 @functools.cache
-def _can_run_kernels() -> bool:
+def can_run_kernels() -> bool:
     """Whether the GPUs of this process run kernels, and JAX still has what compiles them, which it means to give up."""
     capabilities = [str(getattr(device, "compute_capability", "")) for device in jax.local_devices()]
     if not capabilities or not all(re.fullmatch(r"\d+\.\d+", capability) for capability in capabilities):

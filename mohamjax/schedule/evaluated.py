@@ -88,7 +88,7 @@ def _reports(designs: SizedDesign, evaluation: EvaluationArrays) -> DesignReport
 _ROWS = 64
 
 
-def _width(number: int) -> int:
+def block_width(number: int) -> int:
     """Designs of a block: two sizes are compiled at most.
 
     A processor has no use for wide blocks, which only take more memory at once.
@@ -139,7 +139,11 @@ def evaluated_in_double(
         )
         capacity, fanout = (np.asarray(size, dtype) for size in own.sizes)
         inputs = dataclasses.replace(own, design=jax.tree.map(np.asarray, genes), capacity=capacity, fanout=fanout)
-        return tables, jax.device_get(evaluation.wires), run_blocks(program, inputs, evaluation, _width(len(inputs)))
+        return (
+            tables,
+            jax.device_get(evaluation.wires),
+            run_blocks(program, inputs, evaluation, block_width(len(inputs))),
+        )
 
 
 def reevaluate(

@@ -209,7 +209,7 @@ class _Outcome(NamedTuple):
     reason: jax.Array  # [B] i32
 
 
-def _link(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.Array]:
+def link_by_walk(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.Array]:
     """First place of every accelerator and the following place of every place, by one walk backward.
 
     Args:
@@ -233,8 +233,8 @@ def _link(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.
     return lax.scan(step, first, (jnp.arange(places, dtype=jnp.int32), accelerator_at), reverse=True)
 
 
-def _link_at_once(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.Array]:
-    """What `_link` returns, in a few wide steps: compares the places of a run with each other, runs by first places."""
+def link_at_once(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.Array]:
+    """What `link_by_walk` returns, in a few wide steps: compares places within runs, and runs by first places."""
     places, lanes = accelerator_at.shape
     at = jnp.pad(accelerator_at, ((0, -places % _RUN), (0, 0)), constant_values=-1).reshape(-1, _RUN, lanes)
     runs = at.shape[0]
@@ -258,10 +258,10 @@ def _schedules(jobs: Jobs, resources: Resources) -> int:
     return max(x.shape[0] for x in (*jobs, *resources))
 
 
-def _block(
+def simulate_block(
     jobs: Jobs,
     resources: Resources,
-    link: Callable[[jax.Array, int], tuple[jax.Array, jax.Array]] = _link,
+    link: Callable[[jax.Array, int], tuple[jax.Array, jax.Array]] = link_by_walk,
     steps: Callable[[jax.Array, Fixed], Steps] = scan,
     compact: bool = False,
 ) -> _Outcome:
@@ -327,12 +327,12 @@ def _blocks(jobs: Jobs, resources: Resources) -> _Outcome:
     # costs more than it saves (measured by experiments/bench_fluid.py).
     most = max(32, 8192 // (jobs.duration.dtype.itemsize * resources.shared_uses.shape[1]))
     if lanes <= most:
-        return _block(jobs, resources)
+        return simulate_block(jobs, resources)
     leaves, structure = jax.tree.flatten((jobs, resources))
 
     def one(varying: list[jax.Array]) -> _Outcome:
         rest = iter(varying)
-        return _block(*structure.unflatten(next(rest) if x.shape[0] > 1 else x for x in leaves))
+        return simulate_block(*structure.unflatten(next(rest) if x.shape[0] > 1 else x for x in leaves))
 
     return in_blocks(one, [x for x in leaves if x.shape[0] > 1], most)
 
@@ -344,7 +344,7 @@ def _population(jobs: Jobs, resources: Resources) -> _Outcome:
     One schedule is a population of one. That way a caller's `jax.vmap(simulate)` meets code whose trailing axis
     is the population, which compiles to several times faster loops on a CPU than XLA's own batching does.
     """
-    at_once = functools.partial(_block, link=_link_at_once, compact=True)
+    at_once = functools.partial(simulate_block, link=link_at_once, compact=True)
     wide = functools.partial(at_once, steps=functools.partial(scan, unroll=_UNROLL))
     kernel = functools.partial(at_once, steps=_in_registers) if jobs.duration.dtype == jnp.float32 else None
     return by_platform(jobs, resources, cpu=_blocks, wide=wide, kernel=kernel, both=True)

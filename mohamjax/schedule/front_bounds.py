@@ -601,7 +601,7 @@ def _fitting_energy(
     return out
 
 
-def _edges(own: np.ndarray, low: float, high: float, cells: int) -> np.ndarray:
+def cell_edges(own: np.ndarray, low: float, high: float, cells: int) -> np.ndarray:
     """Where cells begin: spread evenly on a log axis, and at the breakpoints themselves where these are few."""
     own = np.unique(own[(own > low) & (own < high)])
     start = low if low > 0 else 1e-9 * high  # an axis of logarithms has no 0
@@ -633,7 +633,7 @@ def front_bounds(
     exists = np.isfinite(mappings.room)
     smallest = float(mappings.room[:, 0].max())
     largest = max(float(mappings.room[exists].max()), most * float(mappings.chip[exists].max()))
-    area = _edges(mappings.room[exists], smallest, largest, cells)
+    area = cell_edges(mappings.room[exists], smallest, largest, cells)
     limits = _limits(np.append(area[1:], np.inf), mappings, package, most)
 
     fastest = _least(mappings.duration, limits.last)
@@ -644,7 +644,7 @@ def front_bounds(
     serial = float((paths.copies @ frugal).max())
     waits = paths.others(fastest.T[-1:])[0]
     breaks = [mappings.duration[u][exists[u]] + wait for u, wait in zip(paths.unique, waits, strict=True)]
-    latency = _edges(np.concatenate(breaks), float(least_latency[-1]), serial, cells)
+    latency = cell_edges(np.concatenate(breaks), float(least_latency[-1]), serial, cells)
     ends = np.append(latency[1:], np.inf)
     energy = np.maximum(
         _relaxed_energy(mappings, limits, paths, on_paths, ends),

@@ -24,7 +24,8 @@ LANES = 16
 """Schedules of a warp; of twice as many the state does not fit its registers."""
 
 
-def _larger(one: jax.Array, other: jax.typing.ArrayLike) -> jax.Array:
+def larger_of(one: jax.Array, other: jax.typing.ArrayLike) -> jax.Array:
+    """The larger of both, element by element; NaN where either is NaN."""
     # Not `jnp.maximum`, by which Triton passes over what is no number.
     return jnp.where((one >= other) | (one != one), one, other)
 
@@ -41,7 +42,7 @@ def _count(words: jax.Array) -> jax.Array:
 def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Array:
     for uses, bandwidth in zip(fixed.uses, fixed.shared, strict=True):
         congestion = jnp.sum(uses * asking, axis=0) / bandwidth
-        slowdown = _larger(slowdown, uses * congestion[None, :])
+        slowdown = larger_of(slowdown, uses * congestion[None, :])
     return slowdown
 
 
@@ -62,7 +63,7 @@ def _first(
     return least, winner, *(of_winner(value, other) for value, other in zip(values, others, strict=True))
 
 
-_REGISTERS = Means(larger=_larger, take=_take, count=_count, contended=_contended, first=_first)
+_REGISTERS = Means(larger=larger_of, take=_take, count=_count, contended=_contended, first=_first)
 
 
 def _kernel(*refs: Stored, jobs: int, words: int, resources: int, shared_bits: bool) -> None:

@@ -138,7 +138,7 @@ def _neighbours(
         return completed(neighbour(key, plan, space.plans), space.genetics)
 
     def one(key: jax.Array, archive: emo.Archive) -> Plan:
-        rows, there = _fast_end(archive.objectives[:, columns[0]], archive.objectives[:, columns[1]])
+        rows, there = fast_end(archive.objectives[:, columns[0]], archive.objectives[:, columns[1]])
         which_key, change_key = jax.random.split(jax.random.fold_in(key, _DRAWS + number))
         which = jax.random.randint(which_key, (population,), 0, jnp.maximum(jnp.sum(there), 1))
         return jax.vmap(changed)(jax.random.split(change_key, population), take(archive.genes.plan, rows[which]))
@@ -146,7 +146,7 @@ def _neighbours(
     return jax.vmap(one)(state.population.key, state.archive)
 
 
-def _fast_end(latency: jax.Array, area: jax.Array) -> tuple[jax.Array, jax.Array]:
+def fast_end(latency: jax.Array, area: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The smallest of the designs that are as fast as the fastest, and the next ones that are smaller and slower.
 
     Args:

@@ -186,7 +186,7 @@ def map_again(
     if config.generations:
         found = mapper.search(key, wanted=sample.runs)
     else:
-        found = mapper.descend(key, _best_known(tables, sample, package), wanted=sample.runs)
+        found = mapper.descend(key, best_known(tables, sample, package), wanted=sample.runs)
 
     most = np.broadcast_to(room, tables.count.shape)
     new, u, t = _best_on_each(found, sample.template, setup)
@@ -197,7 +197,7 @@ def map_again(
         places = min(int(most[layer, template]), tables.cycles.shape[2] - begin)
         known = jax.tree.map(lambda leaf, n=begin, at=(layer, template): leaf[at][:n], entries_of(tables))
         here = sample.template == template
-        helping = _that_help(take(new, rows), known, sample.capacity[here], sample.fanout[here], package)
+        helping = that_help(take(new, rows), known, sample.capacity[here], sample.fanout[here], package)
         for place, row in enumerate(rows[helping[:places]], start=begin):
             for column, value in zip(jax.tree.leaves(entries_of(tables)), jax.tree.leaves(new), strict=True):
                 column[layer, template, place] = value[row]
@@ -224,7 +224,7 @@ def _scores(
     return np.where(fits[..., None], found[:, None], np.inf)
 
 
-def _best_known(
+def best_known(
     tables: MappingTables, sample: ChipletSample, package: PackageParameters
 ) -> dict[tuple[int, int], list[Mapping]]:
     """Of every layer and a chiplet that it runs on, the mappings of its set that are best there under some weight.
@@ -272,7 +272,7 @@ def _best_on_each(
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], entries_of(table)), u, t
 
 
-def _that_help(
+def that_help(
     new: dict[str, Any], known: dict[str, Any], capacity: np.ndarray, fanout: np.ndarray, package: PackageParameters
 ) -> np.ndarray:
     """Which of the new mappings of one layer and template lower some score on some chiplet, the most useful first.

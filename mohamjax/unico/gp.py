@@ -154,7 +154,7 @@ def noise_variance(hyper: Hyper) -> jax.Array:
     return jnp.exp(2 * hyper.log_noise) + NUGGET
 
 
-def _covariance(hyper: Hyper, x: jax.Array, mask: jax.Array) -> jax.Array:
+def covariance_of(hyper: Hyper, x: jax.Array, mask: jax.Array) -> jax.Array:
     """`[N, N]` covariance of measurements; the identity in masked rows and columns."""
     pair = mask[:, None] & mask[None, :]
     diagonal = jnp.where(mask, noise_variance(hyper), 1)
@@ -165,7 +165,7 @@ def _prior_scale(features: int) -> float:
     return math.sqrt(2) + math.log(features) / 2
 
 
-def _penalty(hyper: Hyper) -> jax.Array:
+def penalty(hyper: Hyper) -> jax.Array:
     """Negative logarithm of the priors, up to a constant."""
     scale = hyper.log_lengthscale - _prior_scale(hyper.log_lengthscale.shape[-1])
     others = hyper.log_amplitude**2 + (hyper.log_noise - _PRIOR_NOISE) ** 2 + hyper.mean**2
@@ -176,13 +176,13 @@ def _residual(hyper: Hyper, target: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.where(mask, target - hyper.mean, 0)
 
 
-def _loss(hyper: Hyper, x: jax.Array, mask: jax.Array, target: jax.Array) -> tuple[jax.Array, Hyper]:
+def loss(hyper: Hyper, x: jax.Array, mask: jax.Array, target: jax.Array) -> tuple[jax.Array, Hyper]:
     """Negative log posterior of the hyper-parameters, up to a constant, and its gradient.
 
     The derivative of the likelihood by the covariance is (K^-1 - a a^T) / 2 with a = K^-1 (target - mean): one
     factorisation serves value and gradient, and only the entries of K are differentiated by reverse mode.
     """
-    factor = jnp.linalg.cholesky(_covariance(hyper, x, mask))
+    factor = jnp.linalg.cholesky(covariance_of(hyper, x, mask))
     inverse = cho_solve((factor, True), jnp.eye(x.shape[0], dtype=x.dtype))
     residual = _residual(hyper, target, mask)
     solved = product(inverse, residual)
@@ -191,9 +191,9 @@ def _loss(hyper: Hyper, x: jax.Array, mask: jax.Array, target: jax.Array) -> tup
 
     def proxy(at: Hyper) -> jax.Array:
         linear = product(lax.stop_gradient(solved), _residual(at, target, mask))
-        return jnp.sum(slope * _covariance(at, x, mask)) / 2 + linear + _penalty(at)
+        return jnp.sum(slope * covariance_of(at, x, mask)) / 2 + linear + penalty(at)
 
-    return value + _penalty(hyper), jax.grad(proxy)(hyper)
+    return value + penalty(hyper), jax.grad(proxy)(hyper)
 
 
 def _moments(y: jax.Array | np.ndarray, mask: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
@@ -217,7 +217,7 @@ def condition(training: TrainingSet, hyper: Hyper) -> Surrogate:
     mask = jnp.asarray(training.mask)
 
     def one(h: Hyper, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-        factor = jnp.linalg.cholesky(_covariance(h, x, mask))
+        factor = jnp.linalg.cholesky(covariance_of(h, x, mask))
         return factor, cho_solve((factor, True), _residual(h, t, mask))
 
     factor, weights = jax.vmap(one)(hyper, target)
@@ -271,7 +271,7 @@ def fit(
 
         def step(state: tuple, _: None) -> tuple[tuple, None]:
             at, moments, best, best_at = state
-            value, gradient = _loss(at, x, mask, t)
+            value, gradient = loss(at, x, mask, t)
             gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0), gradient)
             better = value < best  # false for NaN: a covariance that could not be factored is never kept
             best_at = jax.tree.map(lambda new, old: jnp.where(better, new, old), at, best_at)
