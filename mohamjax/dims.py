@@ -43,7 +43,7 @@ def input_window(extent: Sequence[Any] | Any, stride: Any, dilation: Any) -> tup
     Args:
         extent: `[D, ...]` loop extents; numbers or arrays.
         stride: `[2]`, in the number type of the extents.
-        dilation: `[2]`, likewise.
+        dilation: `[2]`, along height and width.
     """
     height, width = (
         (extent[out] - 1) * stride[a] + (extent[tap] - 1) * dilation[a] + 1 for a, (out, tap) in enumerate(WINDOWS)

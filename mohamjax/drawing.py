@@ -35,7 +35,7 @@ class _Front(NamedTuple):
 
 
 class FigureProcess:
-    """Such a process; a context manager, at whose end it is gone.
+    """A child process that draws figures; as a context manager it ends the process on exit.
 
     Where it cannot be started or dies, for lack of memory for instance, the figures are drawn in this process.
     """

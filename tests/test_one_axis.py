@@ -10,9 +10,8 @@ from mapping_cases import TECHNOLOGY, toy
 from mohamjax.hardware import Dataflow, load_template
 from mohamjax.mapper import Enumeration, LayerMapper, one_axis_templates, over_one_axis
 from mohamjax.mapper.config import MapperConfig
-from mohamjax.mapper.sets import undominated
 from mohamjax.mapping import Mapping, MappingTables
-from mohamjax.mapping.tables import column_shapes
+from mohamjax.mapping.tables import column_shapes, undominated
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 BOTH = dict.fromkeys("KC")

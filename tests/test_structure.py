@@ -134,7 +134,7 @@ def test_mapping_is_a_loop_nest():
 
 ON_THE_HOST = {
     "mohamjax.mapping.wires",
-    "mohamjax.problem.box",
+    "mohamjax.problem.goals",
     "mohamjax.schedule.bounds",
     "mohamjax.schedule.measures",
     "mohamjax.unico.space",

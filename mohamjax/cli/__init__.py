@@ -1,4 +1,4 @@
-"""The command line. A file per verb has its options and what it does; the rooms of the house do the work."""
+"""The command line. A file per verb has its options and what it does; the rest of the package does the work."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _searched(arguments: argparse.Namespace, terminal: Terminal, search: HardwareSearch, folder: pathlib.Path) -> int:
-    """The search itself, into a folder that is ours, and what there is to tell of it."""
+    """Runs the search, writes its folder, and prints a summary."""
     from mohamjax.io import CheckpointFile
     from mohamjax.io.codesign import write_codesign
 

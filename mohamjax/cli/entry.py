@@ -1,4 +1,4 @@
-"""The command line. Thin: it parses, calls the rooms of the house, and prints.
+"""The command line: parses options, calls the package, and prints.
 
 Results go to standard output, progress and warnings to standard error. Exit codes: 0 done, 2 bad input or what the
 system refuses (one line that says what is wrong and how to mend it), 1 a fault of ours, 130 stopped by hand before

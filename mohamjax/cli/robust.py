@@ -109,7 +109,7 @@ def _searched(
     inputs: dict[str, Any],
     folder: pathlib.Path,
 ) -> int:
-    """The search itself, into a folder that is ours, and what there is to tell of it."""
+    """Runs the search, writes its folder, and prints a summary."""
     from mohamjax.io import price_rows, write_robust_results
     from mohamjax.io.files import version_of
     from mohamjax.runtime.devices import is_first

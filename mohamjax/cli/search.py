@@ -405,7 +405,7 @@ def _searched(
     folder: pathlib.Path,
     figures: FigureProcess | None,
 ) -> int:
-    """The search itself, into a folder that is ours, and what there is to tell of it."""
+    """Runs the search, writes its folder, and prints a summary."""
     from mohamjax.io import front_rows, write_front_arrays, write_results
     from mohamjax.io.files import version_of
     from mohamjax.runtime.devices import is_first

@@ -1,15 +1,22 @@
 """Hardware: accelerator templates, technology tables, and the package."""
 
 from mohamjax.dims import DATA_SPACES
-from mohamjax.hardware.arrays import TemplateArrays, check_ports, leakage, resize, template_arrays, template_structure
-from mohamjax.hardware.machine import Architecture, Machine
+from mohamjax.hardware.arrays import (
+    Architecture,
+    Machine,
+    TemplateArrays,
+    check_ports,
+    leakage,
+    resize,
+    template_arrays,
+    template_structure,
+)
 from mohamjax.hardware.memory import Memory, with_memory
 from mohamjax.hardware.package import (
     PackageForm,
     PackageParameters,
     PackageTables,
     as_package,
-    check_tiles,
     interface_positions,
     load_package,
     mesh_routes,
@@ -88,7 +95,6 @@ __all__ = [
     "as_technology",
     "as_template",
     "check_ports",
-    "check_tiles",
     "component_costs",
     "component_leakage",
     "counting_leakage",

@@ -32,8 +32,6 @@ from mohamjax.runtime.struct import record
 Numbers = TypeVar("Numbers", np.ndarray, jax.Array)
 
 Placement = Literal["corner", "middle"]
-
-PLACEMENTS = get_args(Placement)
 """Rows of the memory interfaces: from the corners inward, or from the middle outward."""
 
 Contention = Literal["all", "interface", "mesh"]
@@ -85,7 +83,7 @@ class PackageParameters:
         router_area: um^2 per chiplet.
         transceiver_area: um^2 per chiplet.
         contention: One of `CONTENTION`.
-        placement: One of `PLACEMENTS`.
+        placement: rows of the memory interfaces, see `Placement`.
         interface_counts: Pairs (up to so many chiplets, memory interfaces), ascending; the last pair's first
             entry is None: beyond. Never more than two per row are placed.
         memory: What a bit costs that moves between any chiplet and the off-chip memory; None where every template has
@@ -178,24 +176,6 @@ def interface_positions(params: PackageParameters, chiplets: int) -> list[tuple[
     else:
         order = [(rows - 1) // 2 + ((k + 1) // 2 if k % 2 else -(k // 2)) for k in range(rows)]
     return [(-1 if i % 2 == 0 else columns, order[i // 2]) for i in range(count)]
-
-
-def check_tiles(params: PackageParameters, tiles: int) -> None:
-    """Complains where a search has another number of tiles than its package: tables over tiles would not fit them.
-
-    Args:
-        params: the package.
-        tiles: tiles of the search.
-
-    Raises:
-        InputError: they differ.
-    """
-    if tiles != params.max_tiles:
-        raise InputError(
-            f"is {params.max_tiles}, the search has {tiles} tiles",
-            item="package.max_tiles",
-            remedy="make `max_tiles` of the package and `tiles` of the search equal",
-        )
 
 
 def _places(params: PackageParameters, chiplets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

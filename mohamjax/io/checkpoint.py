@@ -16,7 +16,8 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.io.files import parse_json, read_arrays, version_of, write_bytes
-from mohamjax.search.stores import ANEW, Checkpoint, is_key, leaves_by_path
+from mohamjax.runtime.devices import is_key
+from mohamjax.search.stores import ANEW, Checkpoint, leaves_by_path
 
 CHECKPOINT_FORMAT = "checkpoint/3"
 

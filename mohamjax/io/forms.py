@@ -146,9 +146,6 @@ class NetworkForm(Form):
     weight: Positive | None = None
 
 
-Earlier = Annotated[list[Index], Meta(description="a list of earlier layers of the same network")]
-
-
 class LayerForm(Form, kw_only=True):
     """A layer; those of a network stand together, each after its predecessors."""
 

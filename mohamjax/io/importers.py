@@ -312,8 +312,7 @@ def _designs(
             missing["an order (that of the layers)"] = None
         checked.append((name, item, placed, chips, own))
     tables = target.tables()
-    fastest = np.where(np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None], tables.cycles, np.inf)
-    fastest = fastest.argmin(axis=2)
+    fastest = np.where(tables.exists, tables.cycles, np.inf).argmin(axis=2)
     numbers: dict[tuple[int, int], int] = {}
     rows = []
     for name, item, placed, chips, own in checked:

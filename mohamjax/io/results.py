@@ -85,7 +85,7 @@ def write_results(
 
     Args:
         folder: from `files.prepare_folder`.
-        evaluated: the front, from `non_dominated`.
+        evaluated: the front, by rising latency.
         history: rows with `HISTORY_COLUMNS`.
         config: everything needed to repeat the search; plain data.
         bounds: lower bounds of the scenario; default those for as many chiplets as the package has tiles.

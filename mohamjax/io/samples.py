@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mohamjax.dims import DATA_SPACES, DIMS, RELEVANT, WINDOWS, C, G, K, N, O, W
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import Architecture, Machine, pad_machine
+from mohamjax.hardware.arrays import Architecture, Machine, pad_machine
 from mohamjax.io.files import dump_json, parse_json, read_json, write_text
 from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.cost import Evaluation

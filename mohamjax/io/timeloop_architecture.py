@@ -12,7 +12,7 @@ import numpy as np
 
 from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware import Architecture
-from mohamjax.hardware.machine import Machine
+from mohamjax.hardware.arrays import Machine
 from mohamjax.io.timeloop_place import DIGITS, LARGEST_WHOLE, At, kept
 
 _RANGE = re.compile(r"^(?P<name>.+?)\s*\[\s*(?P<first>\d+)\s*\.\.\s*(?P<last>\d+)\s*\]$")

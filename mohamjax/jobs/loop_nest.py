@@ -19,8 +19,7 @@ from mohamjax.jobs.analysis import JobAnalysis
 from mohamjax.jobs.platform import Core, TemplateCore
 from mohamjax.jobs.templates import core_template
 from mohamjax.mapper.config import MapperConfig, MapperProgress
-from mohamjax.mapper.layer_mapper import LayerMapper
-from mohamjax.mapper.stores import TableStore
+from mohamjax.mapper.layer_mapper import LayerMapper, TableStore
 from mohamjax.mapping import MappingTables
 from mohamjax.mapping.nest import covered
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape

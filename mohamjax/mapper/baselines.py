@@ -24,10 +24,9 @@ from mohamjax.mapper.cosa import CosaConfig, cosa_mapping
 from mohamjax.mapper.gamma import GammaConfig, gamma_block
 from mohamjax.mapper.hybrid import HybridConfig, hybrid_block
 from mohamjax.mapper.problems import MapperContext, children_room, pair_space, prime_slots
-from mohamjax.mapper.sets import undominated
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, stack_spaces
-from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
+from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets, undominated
 from mohamjax.runtime.struct import cast, put, take
 from mohamjax.workload import UniqueLayer
 

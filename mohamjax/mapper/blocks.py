@@ -26,10 +26,9 @@ from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapper.problems import MapperContext
 from mohamjax.mapper.programs import Archive
-from mohamjax.mapper.sets import undominated
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace
-from mohamjax.mapping.tables import MappingTables, tabulate_sets
+from mohamjax.mapping.tables import MappingTables, tabulate_sets, undominated
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.programs import once
 from mohamjax.runtime.struct import take

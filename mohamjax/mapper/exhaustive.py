@@ -37,11 +37,10 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, fits
 from mohamjax.mapper.one_axis import kept_templates, over_variants
 from mohamjax.mapper.problems import MapperContext, children_room, context
-from mohamjax.mapper.sets import undominated
 from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate_sets
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MapSpace
-from mohamjax.mapping.tables import assemble
+from mohamjax.mapping.tables import assemble, undominated
 from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import record
 from mohamjax.workload import DIMS, UniqueLayer

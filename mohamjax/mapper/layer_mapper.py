@@ -16,6 +16,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +28,22 @@ from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.given import GivenMappings, Pair, Start
 from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapper.problems import MapperContext, children_room, pair_space, prime_slots
-from mohamjax.mapper.stores import TableStore
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.space import MapSpace, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.struct import cast, put
 from mohamjax.workload import UniqueLayer
+
+
+class TableStore(Protocol):
+    """Keeps Pareto sets of the layer mapper by a hash of everything that they depend on except the code."""
+
+    def read(self, digest: str) -> MappingTables | None:
+        """The set `[M, ...]` of a hash, or None where there is none."""
+
+    def write(self, digest: str, table: MappingTables) -> None:
+        """Keeps a set; called from worker threads."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,8 +67,8 @@ class LayerMapper:
         dtype: float dtype of the search; float64 needs JAX's x64 mode.
         progress: called from worker threads, one call at a time, after every generation of a block.
         cache: where finished sets are kept between runs (`io.MappingCache`); None for nowhere.
-        devices: those of them that this process has search side by side, one block at a time, each its part of it: as
-            many problems as one device would take alone. On accelerators, where that depends on how many there are, a
+        devices: this process's devices share each block, as many problems on each as one device would take alone;
+            blocks run one after the other. On accelerators, where that depends on how many there are, a
             last bit may round otherwise than on one.
     """
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANT, C, G, I, K, N, O, P, Q, R, S, W, input_window, tensor_words
-from mohamjax.hardware.machine import Machine
+from mohamjax.hardware.arrays import Machine
 from mohamjax.mapping.children import (
     MAX_CHILDREN,
     Windows,

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.dims import I, O, W
-from mohamjax.hardware.machine import Machine
+from mohamjax.hardware.arrays import Machine
 from mohamjax.mapping.accesses import DEFAULT_COUNTING, AccessCounts, Counting, count_accesses, outermost
 from mohamjax.mapping.children import exact_divide, product_over, widest
 from mohamjax.mapping.nest import LayerArrays, Mapping, leading_axes

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from mohamjax.dims import DATA_SPACES
-from mohamjax.hardware.machine import Machine
+from mohamjax.hardware.arrays import Machine
 from mohamjax.mapping.accesses import Counting
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.cost import REASONS, Evaluation, evaluate_batch

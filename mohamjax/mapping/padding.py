@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from mohamjax.dims import RELEVANCE, R, S
-from mohamjax.hardware.machine import Machine
+from mohamjax.hardware.arrays import Machine
 from mohamjax.mapping.space import Constraints, prime_factors
 
 ALTERNATIVES = 4

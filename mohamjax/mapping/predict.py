@@ -10,7 +10,7 @@ from typing import TypeVar
 import jax
 import numpy as np
 
-from mohamjax.hardware.machine import Architecture, Machine, pad_machine
+from mohamjax.hardware.arrays import Architecture, Machine, pad_machine
 from mohamjax.mapping.accesses import Counting
 from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
 from mohamjax.mapping.nest import LayerArrays, Mapping, pad_mapping

@@ -30,7 +30,7 @@ import numpy as np
 
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANCE, tensor_words
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import Machine
+from mohamjax.hardware.arrays import Machine
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping, covered
 from mohamjax.runtime.blocks import short_argsort
 from mohamjax.runtime.programs import jit_o1

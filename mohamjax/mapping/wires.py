@@ -250,7 +250,7 @@ def wires(
     machine = jax.tree.map(np.asarray, templates.machine)
     nest = jax.tree.map(np.asarray, tables.mapping)
     dtype = np.asarray(tables.cycles).dtype
-    exists = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
+    exists = tables.exists
     stride, dilation = (np.asarray([getattr(x, name) for x in layers], np.int64) for name in ("stride", "dilation"))
     costly = (machine.hop_energy > 0) | np.asarray(templates.wired)
     costly &= machine.level_mask & (machine.fanout.prod(axis=2) > 1)

@@ -31,15 +31,13 @@ from mohamjax.hardware import (
     with_memory,
 )
 from mohamjax.mapping import MappingTables, area, recast
-from mohamjax.problem.box import search_box
-from mohamjax.problem.genetics import Genetics
-from mohamjax.problem.goals import Goals
+from mohamjax.problem.goals import Goals, search_box
 from mohamjax.problem.kinds import immediate, kinds_of
 from mohamjax.problem.list_scheduling import list_scheduler, padded_rows
 from mohamjax.problem.plan_tables import plan_tables
 from mohamjax.problem.requirements import Requirements, load_requirements
 from mohamjax.problem.resolved import LIMIT_TOLERANCE, ResolvedRequirements, resolve
-from mohamjax.problem.space import DesignSpace, MeasureArrays, mapping_transform, random_orders
+from mohamjax.problem.space import DesignSpace, Genetics, MeasureArrays, mapping_transform, random_orders
 from mohamjax.reader import as_given
 from mohamjax.runtime.struct import cast, put
 from mohamjax.schedule import CYCLE_S, evaluation_arrays, isolated_cycles
@@ -339,8 +337,7 @@ def _urgency(setup: Setup, tables: MappingTables, goals: Goals, padded: int) -> 
     if {"lateness", "missed"}.isdisjoint(goals.objectives):
         return None
     application = setup.application
-    exists = np.arange(np.shape(tables.cycles)[2]) < np.asarray(tables.count)[..., None]
-    slowest = np.where(exists, isolated_cycles(tables, setup.package), 0.0).max(axis=(1, 2))
+    slowest = np.where(tables.exists, isolated_cycles(tables, setup.package), 0.0).max(axis=(1, 2))
     deadline = np.asarray([network.deadline_s for network in application.networks]) / CYCLE_S
     early = np.max(deadline[np.isfinite(deadline)]) - deadline
     early = np.where(np.isfinite(early), early, -slowest[list(application.unique_of_layer)].sum())

@@ -1,12 +1,30 @@
-"""What a search minimises."""
+"""What a search minimises, and the box in which its hypervolume is measured."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.schedule.measures import DEFAULT, check_measures, measure_named, of_frames
+from mohamjax.hardware import leakage, nop_energy
+from mohamjax.mapping import MappingTables, area
+from mohamjax.schedule import EvaluationArrays, isolated_cycles
+from mohamjax.schedule.measures import (
+    DEFAULT,
+    Extremes,
+    check_measures,
+    frames_per_period,
+    measure_named,
+    of_frames,
+    offsets,
+    owners,
+)
 from mohamjax.schedule.periods import frame_jobs
+from mohamjax.schedule.setup import Setup
 from mohamjax.workload import ApplicationModel
 
 
@@ -58,3 +76,111 @@ class Goals:
                     argument="weights",
                     remedy=f"give it 0, or minimise it alone: the argument `objective={name}`",
                 )
+
+
+def search_box(
+    setup: Setup, tables: MappingTables, evaluation: EvaluationArrays, goals: Goals, chiplets: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ideal and reference point of the hypervolume, each with the offsets of the measures (`schedule.measures`).
+
+    Ideal: every layer on its fastest mapping, the layers spread evenly over all chiplets; every layer on its most
+    frugal mapping; one chiplet of the smallest hardware that some layer needs at least. Reference: every layer on its
+    slowest mapping, one after the other; on its dearest; as many of the largest chiplets as there may be. Measures of
+    users follow from the same times: of a network alone at best, of all layers one after the other at worst.
+
+    Args:
+        setup: networks and hardware.
+        tables: Pareto tables.
+        evaluation: what the evaluation of a design reads.
+        goals: what is minimised.
+        chiplets: most chiplets of a design.
+
+    Returns:
+        `[M]` float each, in the dtype of the tables.
+    """
+    dtype = np.asarray(tables.cycles).dtype
+    ideal, reference = _of_designs(setup, tables, evaluation, chiplets)
+    if goals.objectives != DEFAULT:
+        extremes = _extremes(setup, tables, goals, chiplets, (ideal, reference))
+        plain = {name: pair for name, *pair in zip(DEFAULT, ideal, reference, strict=True)}
+        names, application = goals.objectives, setup.application
+        pairs = []
+        for name, network, offset in zip(names, owners(names, application), offsets(names, application), strict=True):
+            best, worst = plain[name] if name in DEFAULT else measure_named(name).extent(extremes, network)
+            pairs.append((best, worst) if name in DEFAULT else (float(best + offset), float(worst + offset)))
+        ideal, reference = [best for best, _ in pairs], [worst for _, worst in pairs]
+    # What may cost nothing still needs a logarithm; a problem with a single design has no span of its own.
+    ideal = [max(best, float(np.finfo(dtype).tiny)) for best in ideal]
+    reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]
+    return np.asarray(ideal, dtype), np.asarray(reference, dtype)
+
+
+def _of_layers(application: ApplicationModel, tables: MappingTables, values: np.ndarray, worst: bool) -> np.ndarray:
+    """The least, or the most, of `values` `[U, T, M]` for each layer."""
+    u = np.asarray(application.unique_of_layer)
+    masked = np.where(tables.exists, values, -np.inf if worst else np.inf)
+    return masked.max(axis=(1, 2))[u] if worst else masked.min(axis=(1, 2))[u]
+
+
+def _of_designs(
+    setup: Setup, tables: MappingTables, evaluation: EvaluationArrays, chiplets: int
+) -> tuple[list[Any], list[Any]]:
+    """Of latency, energy and area."""
+    package = setup.package
+    duration = isolated_cycles(tables, package)
+    objectives = np.asarray(tables.objectives, np.float64)
+
+    def total(values: np.ndarray, worst: bool) -> np.ndarray:
+        return _of_layers(setup.application, tables, values, worst)
+
+    full = jax.vmap(area)(evaluation.templates.machine)
+    ideal = [
+        total(np.asarray(tables.cycles), False).sum() / chiplets * 1e-9,
+        total(objectives[..., 1], False).sum() * 1e-12,
+        total(objectives[..., 2], False).max() * 1e-6,
+    ]
+    hops = float(np.max(np.asarray(evaluation.package.tables.hops)[: chiplets + 1]))
+    nop = nop_energy(total(np.asarray(tables.offchip_bytes), True).sum(), hops, package.hop_energy)
+    tile = package.router_area + package.transceiver_area
+    static = 0.0
+    if evaluation.technology.static_share is not None:
+        leaks = jax.vmap(leakage, in_axes=(0, None, 0))(
+            evaluation.templates, evaluation.technology, evaluation.templates.machine
+        )
+        most = float(jnp.max(leaks)) * chiplets * float(evaluation.technology.static_share)
+        static = most * total(duration, True).sum()  # at 1 GHz a cycle is a nanosecond
+    reference = [
+        total(duration, True).sum() * 1e-9,
+        # On a chiplet larger than its mapping needs a layer costs more than in the tables.
+        (total(objectives[..., 1], True).sum() * 2 + nop + static) * 1e-12,
+        (float(jnp.max(full)) + tile) * chiplets * 1e-6,
+    ]
+    return ideal, reference
+
+
+def _extremes(
+    setup: Setup, tables: MappingTables, goals: Goals, chiplets: int, ends: tuple[list[float], list[float]]
+) -> Extremes:
+    """What networks take at best and at worst; `ends` are those of latency, energy and area."""
+    application = setup.application
+    networks = application.networks
+    owner = np.asarray(application.network_of_layer)
+
+    def by_network(values: np.ndarray, worst: bool) -> np.ndarray:
+        own = _of_layers(application, tables, values, worst)
+        return np.bincount(owner, own, minlength=len(networks)) * 1e-9
+
+    ideal, reference = ends
+    frames = frames_per_period(application)
+    return Extremes(
+        least=by_network(np.asarray(tables.cycles, np.float64), False) / chiplets,
+        most=by_network(np.asarray(isolated_cycles(tables, setup.package), np.float64), True),
+        longest=reference[0],
+        energy=(ideal[1], reference[1]),
+        area=(ideal[2], reference[2]),
+        deadline=np.asarray([network.deadline_s for network in networks]),
+        weight=np.asarray([network.weight for network in networks]),
+        frames=frames,
+        all_frames=np.where(frames > 0, np.ceil(frames * goals.periods), 1.0),
+        measured=goals.periods - 1 - (goals.periods - 1) // 2,
+    )

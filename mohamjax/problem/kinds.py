@@ -78,7 +78,7 @@ def kinds_of(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray, able: np.
 def immediate(predecessors: Sequence[Sequence[int]]) -> list[list[int]]:
     """Of each layer's predecessors those that none of its others waits for (transitive reduction).
 
-    When all of them have ended, or stand before it, so have and do the others. Where the outputs of many layers are
+    Once these have ended (or precede it in an order), so have all the others. Where the outputs of many layers are
     joined and joined again, as in DenseNet, 48 become two.
 
     Args:

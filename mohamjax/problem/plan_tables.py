@@ -17,8 +17,6 @@ from mohamjax.problem.list_scheduling import size_caps
 from mohamjax.runtime.struct import put, record
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
 """Exponents of time in the score time^w x energy^(1 - w) by which mappings are chosen, W of them."""
 
 
@@ -26,19 +24,19 @@ THRIFT = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5)
 """Exponents of energy when a layer is placed, K of them."""
 
 LEAST = -1
+"""A size to be found once the templates are chosen: the least on which every layer has a mapping."""
 
-
-"""A size to be found once the templates stand (`sized`)."""
-
+WORD = 32
+"""Bits of a word of a set."""
 
 _THRESHOLDS = 64
-
+"""R, most thresholds of a size component."""
 
 _CAPS = 24
-
+"""Most capacities per component from which library sizes are combined."""
 
 _TRIED = 512
-WORD = 32
+"""Most sizes of a template that are tried for the least one that runs every layer."""
 
 
 @record
@@ -83,9 +81,7 @@ def plan_tables(tables: MappingTables, duration: np.ndarray, like: MappingTables
     Returns:
         The tables in single precision.
     """
-    count = np.asarray(tables.count)
-    entries = np.shape(tables.cycles)[2]
-    valid = np.arange(entries) < count[..., None]
+    valid = tables.exists
     need = _needs(tables, tables if like is None else like)
     objectives = np.asarray(tables.objectives, np.float64)
     area = np.where(valid, objectives[..., 2], np.inf)
@@ -128,7 +124,7 @@ def _needs(tables: MappingTables, like: MappingTables) -> np.ndarray:
         return np.concatenate([capacity, fanout.reshape(*capacity.shape[:3], -1)], axis=-1)
 
     values, known = columns(tables), columns(like)
-    exists = np.arange(known.shape[2]) < np.asarray(like.count)[..., None]
+    exists = like.exists
     of_template: list[list[tuple[int, np.ndarray]]] = []
     for t in range(values.shape[1]):
         seen = [np.unique(column) for column in known[:, t][exists[:, t]].T]
@@ -203,6 +199,3 @@ def _least_sizes(need: np.ndarray, area: np.ndarray) -> np.ndarray:
                 sizes[t] = size
                 break
     return sizes
-
-
-# ---------------------------------------------------------------- decoding

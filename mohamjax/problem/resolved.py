@@ -42,7 +42,7 @@ class ResolvedRequirements:
         allowed: `[layers, T]` bool, templates that a layer's pins leave it.
         pin: `[layers]` int32, tile that the layer must run on, or -1.
         least: `[T + 1]` int32, fewest chiplets of each template, then of all.
-        most: `[T + 1]` int32, likewise.
+        most: `[T + 1]` int32, most chiplets of each template, then of all.
         limits: upper bounds in the order of `LIMITS`.
         homogeneous: all chiplets of a design have one template.
         file: where the requirements were read, for complaints.
@@ -459,6 +459,3 @@ def unmet(resolved: ResolvedRequirements, reached: Reached, *, kept: bool = Fals
         )
         + ("; the argument `resume` goes on from the checkpoint" if kept else ""),
     )
-
-
-# ---------------------------------------------------------------- reading

@@ -1,4 +1,7 @@
-"""The space of designs as arrays, built once on the host from networks, templates, tables and requirements."""
+"""The space of designs as arrays, built once on the host from networks, templates, tables and requirements.
+
+Axes: L layers (padded), S tiles, U unique layers, T templates, M mappings of a Pareto set.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,64 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.kinds import Kinds
 from mohamjax.problem.plan_tables import PlanTables
 from mohamjax.runtime.blocks import in_blocks
 from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import record
 from mohamjax.schedule import EvaluationArrays
 from mohamjax.schedule.ensemble import Models
+
+
+@record
+class Genetics:
+    """What the operators must know of the problem.
+
+    Attributes:
+        layers: `[]` int32, number of layers; the rest of L is padding.
+        unique: `[L]` int32, unique layer of each layer.
+        predecessors: `[L, A]` int32, immediate predecessors (`kinds.immediate`), padded with -1.
+        successors: `[L, B]` int32, layers whose immediate predecessor it is, padded with -1.
+        count: `[U, T]` int32, size of each Pareto set; 0 where the template cannot run the layer.
+        able: `[L, T]` bool, the template runs the layer and the user's pins allow it; False where padded.
+        kinds: layers that are alike.
+        transform: `[U, T, M, T]` int32, mapping transform: most similar mapping on another template.
+        rules: `[H, U, T]` int32, mappings under one rule for all layers, e.g. the fastest within an area.
+        cover: `[S]` int32, a package of few chiplets that together run every layer, -1 where empty.
+        orders: `[R, L]` int32, random topological orders (Kahn) that random individuals draw from.
+        max_chiplets: `[]` int32, most chiplets that a design may have, at most S.
+        on_tile: `[S]` int32, template that the tile holds in any case; `FREE` where the search chooses, `CLOSED` where
+            nothing may stand (`problem.resolved`).
+        pin: `[L]` int32, tile that the layer must run on, -1 where it is free.
+        homogeneous: `[]` int32, template for designs that hold none that runs every layer, where all chiplets must be
+            of one template; -1 where they need not.
+        model: `[L]` int32, application model of each layer, rising (`workload.ensemble`); None where there is one only.
+        urgency: `[L]` float, cycles by which list scheduling takes a layer for more urgent than what remains after it
+            says; None where lateness is no objective.
+    """
+
+    layers: jax.Array
+    unique: jax.Array
+    predecessors: jax.Array
+    successors: jax.Array
+    count: jax.Array
+    able: jax.Array
+    kinds: Kinds
+    transform: jax.Array
+    rules: jax.Array
+    cover: jax.Array
+    orders: jax.Array
+    max_chiplets: jax.Array
+    on_tile: jax.Array
+    pin: jax.Array
+    homogeneous: jax.Array
+    model: jax.Array | None = None
+    urgency: jax.Array | None = None
+
+    @property
+    def real(self) -> jax.Array:
+        """`[L]` bool, layers that exist; also the places of an order that hold them."""
+        return jnp.arange(self.unique.shape[0]) < self.layers
 
 
 @record
@@ -43,7 +97,7 @@ class DesignSpace:
         weights: `[M]` float, exponents of the objectives where one number is minimised.
         limits: `[4]` float, upper bounds of latency [s], energy [J], area [mm^2] and power [W]; inf where free.
         least: `[T + 1]` int32, fewest chiplets of each template, then of all.
-        most: `[T + 1]` int32, likewise.
+        most: `[T + 1]` int32, most chiplets of each template, then of all.
         tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where nobody has a deadline or a
             weight.
         chiplet_limits: `[K]` float, upper bounds on every chiplet, in the order of `CHIPLET_MEASURES`; None where none

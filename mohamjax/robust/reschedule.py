@@ -20,8 +20,8 @@ import numpy as np
 
 from mohamjax.mapping import MappingTables
 from mohamjax.problem.design_problem import DesignProblem
-from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import WEIGHTS, PlanTables
+from mohamjax.problem.space import Genetics
 from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design, Evaluated, SizedDesign
@@ -206,9 +206,9 @@ def _fitting(packages: Packages, plans: PlanTables, tables: MappingTables) -> tu
     Returns:
         `[N, S, U]` int32, and `[N, S, U]` bool.
     """
-    capacity, fanout, count = (np.asarray(x) for x in (tables.capacity, tables.fanout, tables.count))
-    unique, _, entries = capacity.shape[:3]
-    exists = np.arange(entries) < count[..., None]
+    capacity, fanout = np.asarray(tables.capacity), np.asarray(tables.fanout)
+    unique = capacity.shape[0]
+    exists = tables.exists
     mapping = np.zeros((*packages.template.shape, unique), np.int32)
     found = np.zeros(mapping.shape, bool)
     n, s = np.nonzero(packages.template >= 0)

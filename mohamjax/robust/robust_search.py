@@ -3,7 +3,7 @@
 The search is the ordinary one, over the joined application of all models (`workload.ensemble`): an individual is one
 package with a schedule for every model, and its latency and energy are the mean or the worst over the models. Beside
 its front stand held-out models, scheduled on the packages as they are, and for the price of robustness the front of the
-nominal model alone, found with as many evaluations, whose packages have to serve the other models likewise.
+nominal model alone, found with as many evaluations, whose packages have to serve the other models too.
 
 Axes: N designs, A application models.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from mohamjax.mapper.stores import TableStore
+from mohamjax.mapper.layer_mapper import TableStore
 from mohamjax.mapping import MappingTables, recast
 from mohamjax.problem.design_problem import DesignProblem, check_tables
 from mohamjax.problem.resolved import Reached, ResolvedRequirements, demands, keeps, unmet

@@ -1,4 +1,4 @@
-"""Checks that several rooms share: of settings, and of arrays at trace time."""
+"""Checks of settings, and of arrays at trace time, for all packages."""
 
 from __future__ import annotations
 

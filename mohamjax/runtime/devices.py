@@ -106,7 +106,7 @@ class Devices:
         def put(leaf: jax.Array | np.ndarray) -> jax.Array:
             if isinstance(leaf, jax.Array) and leaf.sharding == where:
                 return leaf
-            if _is_key(leaf):
+            if is_key(leaf):
                 return jax.random.wrap_key_data(put(jax.random.key_data(leaf)))
             own = np.asarray(leaf)
             return jax.make_array_from_callback(own.shape, where, lambda index: own[index])
@@ -119,7 +119,7 @@ class Devices:
         Among several processes all must ask.
         """
         leaves, structure = jax.tree.flatten(tree)
-        keys = [_is_key(leaf) for leaf in leaves]
+        keys = [is_key(leaf) for leaf in leaves]
         plain = [jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, keys, strict=True)]
         if self.several_processes:
             plain = [leaf.addressable_data(0) for leaf in _everywhere(plain, mesh=self.mesh)]
@@ -237,7 +237,8 @@ def _parts(error: InputError) -> _Parts:
     }
 
 
-def _is_key(leaf: object) -> bool:
+def is_key(leaf: object) -> bool:
+    """Whether a leaf is an array of typed keys."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 

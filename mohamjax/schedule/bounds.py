@@ -110,8 +110,7 @@ def isolated_cycles(tables: MappingTables, package: PackageParameters) -> np.nda
 
 def valid_mappings(tables: MappingTables) -> np.ndarray:
     """`[U, T, M]` bool, the mappings that exist and fit their template."""
-    exists = np.arange(np.shape(tables.cycles)[2]) < np.asarray(tables.count)[..., None]
-    return exists & np.isfinite(np.asarray(tables.objectives)).all(axis=-1)
+    return tables.exists & np.isfinite(np.asarray(tables.objectives)).all(axis=-1)
 
 
 def dram_bandwidth(package: PackageParameters) -> float:

@@ -53,7 +53,7 @@ class Jobs(NamedTuple):
         predecessor_bits: `[J, W]` uint32, see `predecessor_bits`. Predecessors are real jobs.
         accelerator: `[J]` int32, where each job runs.
         order: `[J]` int32, all jobs by priority, padded ones anywhere: a permutation of 0..J-1.
-        job_mask: `[J]` bool, false for padded jobs, which take no time on no accelerator.
+        job_mask: `[J]` bool, false for padded jobs, which run nowhere and take no time.
     """
 
     duration: jax.Array
@@ -430,7 +430,7 @@ def simulate(
             lets nothing pass.
         private_bandwidth: `[A]` float, the least bandwidth among the resources that the accelerator has for
             itself; +inf where there is none (or the accelerator is padding).
-        job_mask: `[J]` bool, false for padded jobs, which take no time on no accelerator.
+        job_mask: `[J]` bool, false for padded jobs, which run nowhere and take no time.
 
     Returns:
         The timeline. A schedule that cannot end has an infinite makespan and says why in `reason`; where the

@@ -1,4 +1,4 @@
-"""Settings of the layer mapper and the co-optimiser: sizes, rates of operators, what is minimised."""
+"""Settings of the co-optimiser: sizes, rates of operators, what is minimised."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class RemapConfig:
         entries: mappings that sets may grow by, in all rounds together.
         generations: of the mapper, instead of its own number; 0: its descent alone, from the mappings of the sets that
             are best on a chiplet.
-        descent: rounds of the mapper's descent, likewise.
+        descent: rounds of the mapper's descent in that mapping again.
     """
 
     every: int = 100

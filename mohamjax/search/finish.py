@@ -1,7 +1,7 @@
 """The end of a search of plans, after its last generation: descent at the fast end of the front, refitting, closing.
 
 Survival by hypervolume keeps next to no designs that are as fast as the fastest and smaller, as these add next to no
-volume; but whoever asks for the fastest design asks for them. Plans with single changes find them: of a few designs
+volume; but users who ask for the fastest design want these. Plans with single changes find them: of a few designs
 near that end, `MohamConfig.end_batches` batches, each from what the archive holds by then. Last the front is closed
 over places (`search.places`).
 """
@@ -24,8 +24,8 @@ from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.devices import Devices, gathered
 from mohamjax.runtime.programs import jit_o0_plain_loops, jit_o1
 from mohamjax.runtime.struct import take
-from mohamjax.search.batches import archived, as_candidates, decode_all, entered, program_of, random_candidates
 from mohamjax.search.config import MohamConfig
+from mohamjax.search.generations import archived, as_candidates, decode_all, entered, program_of, random_candidates
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.places import Closing, closing
 from mohamjax.search.plan_operators import PlanRates, completed, neighbour
@@ -70,7 +70,7 @@ def finishing(
         space: its problem.
         config: its settings.
         rates: those of the search; they decide nothing here, but their program is there.
-        devices: likewise.
+        devices: on which the state lies, see `search.generations.generations_of`.
         told: called with how far closing has come, after each of its batches.
 
     Yields:
@@ -110,7 +110,7 @@ def finished(
     rates: PlanRates | None = None,
     devices: Devices | None = None,
 ) -> SearchState:
-    """The last state of `finishing`, whose arguments it has, whole."""
+    """Runs `finishing`, which has the same arguments, to its end, and returns the state gathered on one device."""
     last = collections.deque(finishing(state, space, config, rates=rates, devices=devices), maxlen=1)
     return gathered(last.pop(), devices)
 
@@ -176,7 +176,7 @@ def _refit_all(individuals: Planned, weight: jax.Array, space: DesignSpace) -> P
     def one(individual: Planned) -> Planned:
         design = refit(individual.design, weight, space.genetics, space.plans)
         made = plan_of(design, space.genetics, space.plans)
-        # What the design is now: for who decodes its plan for other networks.
+        # The weight of the refitted design, so that its plan can be decoded for other networks.
         own = jnp.full_like(made.plan.weight, weight)
         return dataclasses.replace(made, plan=dataclasses.replace(made.plan, weight=own, thrift=individual.plan.thrift))
 

@@ -18,8 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.resolved import FREE
+from mohamjax.problem.space import Genetics
 from mohamjax.runtime.struct import Rows, record
 from mohamjax.schedule import Design
 from mohamjax.search import operators
@@ -66,7 +66,7 @@ def placed(individual: Instances) -> Design:
 
 
 def settled(before: Instances, design: Design, genetics: Genetics) -> Instances:
-    """The individual after an operator changed its design: who stays keeps the order of tiles, who is new comes last.
+    """The individual after an operator changed its design: chiplets that remain keep their order, new ones come last.
 
     Args:
         before: the individual before the operator.

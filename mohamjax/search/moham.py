@@ -15,9 +15,8 @@ import jax.numpy as jnp
 
 from mohamjax import emo
 from mohamjax.emo.loop import Problem
-from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.resolved import LIMIT_TOLERANCE
-from mohamjax.problem.space import DesignSpace
+from mohamjax.problem.space import DesignSpace, Genetics
 from mohamjax.runtime.blocks import DESIGNS, in_fitting_blocks
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Chiplets, Design, TenantReport, report
@@ -119,7 +118,7 @@ def _swaps(key: jax.Array, design: Layered, genetics: Genetics, rate: jax.typing
     """Scheduling mutation at a rate per layer: as many swaps one after the other as layers were drawn."""
     count_key, swap_key = jax.random.split(key)
     drawn = jax.random.bernoulli(count_key, rate, design.order.shape)
-    number = jnp.sum(drawn & (jnp.arange(drawn.shape[0]) < genetics.layers))
+    number = jnp.sum(drawn & genetics.real)
 
     def swap(i: jax.Array, current: Layered) -> Layered:
         return _MOVES[genes].scheduling_mutation(jax.random.fold_in(swap_key, i), current, genetics)

@@ -14,14 +14,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.resolved import FREE
+from mohamjax.problem.space import Genetics
 from mohamjax.schedule import Design
-
-
-def _real(genetics: Genetics) -> jax.Array:
-    """`[L]` bool, the layers that exist."""
-    return jnp.arange(genetics.unique.shape[0]) < genetics.layers
 
 
 def runs_on(genetics: Genetics, template: jax.Array) -> jax.Array:
@@ -58,7 +53,7 @@ def _layer(key: jax.Array, genetics: Genetics) -> jax.Array:
 def _used(design: Design, genetics: Genetics) -> jax.Array:
     """`[S]` bool, tiles that hold at least one layer."""
     tiles = design.template.shape[0]
-    owner = jnp.where(_real(genetics), design.assignment, tiles)
+    owner = jnp.where(genetics.real, design.assignment, tiles)
     return jnp.zeros(tiles, bool).at[owner].set(True, mode="drop")
 
 
@@ -101,7 +96,7 @@ def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     """
     count_key, template_key, cover_key, tile_key, mapping_key, order_key = jax.random.split(key, 6)
     templates = genetics.count.shape[1]
-    real, free = _real(genetics), genetics.on_tile == FREE
+    real, free = genetics.real, genetics.on_tile == FREE
     number = jnp.cumsum(free) - 1  # of each free tile among them
     chips = jax.random.randint(count_key, (), 1, genetics.max_chiplets + 1) - jnp.sum(genetics.on_tile >= 0)
     drawn = jax.random.randint(template_key, (tiles,), 0, templates)
@@ -137,7 +132,7 @@ def conform(design: Design, genetics: Genetics) -> Design:
         genetics: the problem; every layer that is pinned to a tile runs on the template that stands there.
     """
     standing = design.template >= 0
-    runs_all = jnp.all(genetics.able | ~_real(genetics)[:, None], axis=0)
+    runs_all = jnp.all(genetics.able | ~genetics.real[:, None], axis=0)
     leads = standing & runs_all[jnp.maximum(design.template, 0)]
     leader = jnp.where(jnp.any(leads), design.template[jnp.argmax(leads)], genetics.homogeneous)
     uniform = jnp.where(standing, leader, -1)
@@ -160,7 +155,7 @@ def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetic
         fallback: a valid design, returned where some layer can run nowhere or there are too many chiplets.
         genetics: the problem.
     """
-    real = _real(genetics)
+    real = genetics.real
     template = jnp.where(genetics.on_tile == FREE, design.template, genetics.on_tile)
     runs = runs_on(genetics, template)
     home = jnp.take_along_axis(runs, design.assignment[:, None], axis=1)[:, 0]
@@ -226,7 +221,7 @@ def _graft(key: jax.Array, own: Design, other: Design, tile: jax.Array, genetics
     Layers that `own` had on the tile stay there with transformed mappings; those that the new template cannot run
     move to another chiplet; where none can run them, `own` is returned.
     """
-    real = _real(genetics)
+    real = genetics.real
     template = own.template.at[tile].set(other.template[tile])
     brought = real & (other.assignment == tile)
     runs = runs_on(genetics, template)
@@ -298,7 +293,7 @@ def mapping_mutation(key: jax.Array, design: Design, genetics: Genetics, chosen:
     shift = 1 + (jax.random.uniform(value_key, size.shape) * (size - 1)).astype(jnp.int32)
     shift = jnp.clip(shift, 1, jnp.maximum(size - 1, 1))
     drawn = (design.mapping + shift) % jnp.maximum(size, 1)
-    return dataclasses.replace(design, mapping=jnp.where(chosen & _real(genetics), drawn, design.mapping))
+    return dataclasses.replace(design, mapping=jnp.where(chosen & genetics.real, drawn, design.mapping))
 
 
 def assignment_mutation(key: jax.Array, design: Design, genetics: Genetics, chosen: jax.Array | None = None) -> Design:
@@ -316,7 +311,7 @@ def assignment_mutation(key: jax.Array, design: Design, genetics: Genetics, chos
         chosen = jnp.arange(layers) == _layer(layer_key, genetics)
     elsewhere = runs_on(genetics, design.template) & (jnp.arange(tiles) != design.assignment[:, None])
     tile, found = _pick_rows(tile_key, elsewhere)
-    moves = chosen & found & _real(genetics)
+    moves = chosen & found & genetics.real
     assignment = jnp.where(moves, tile, design.assignment)
     mapping = transformed(design, genetics, design.template[assignment])
     return drop_empty(dataclasses.replace(design, assignment=assignment, mapping=mapping), genetics)
@@ -376,7 +371,7 @@ def splitting_mutation(key: jax.Array, design: Design, genetics: Genetics) -> De
     """
     tile_key, half_key = jax.random.split(key)
     tiles = design.template.shape[0]
-    real = _real(genetics)
+    real = genetics.real
     owner = jnp.where(real, design.assignment, tiles)
     load = jnp.zeros(tiles, jnp.int32).at[owner].add(1, mode="drop")
     source, loaded = pick(tile_key, load > 1)
@@ -400,7 +395,7 @@ def merging_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
     tiles = jnp.arange(occupied.shape[0])
     keeper, _ = pick(first_key, occupied)
     giver, pair = pick(second_key, occupied & (tiles != keeper))
-    moved = _real(genetics) & (design.assignment == giver)
+    moved = genetics.real & (design.assignment == giver)
     able = jnp.all(~moved | genetics.able[:, jnp.maximum(design.template[keeper], 0)])
     assignment = jnp.where(moved, keeper, design.assignment)
     merged = dataclasses.replace(
@@ -419,7 +414,7 @@ def position_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Des
     one, _ = pick(first_key, movable)
     two, pair = pick(second_key, movable & (tiles != one))
     seat = jnp.where(tiles == one, two, jnp.where(tiles == two, one, tiles)).astype(jnp.int32)
-    assignment = jnp.where(_real(genetics), seat[design.assignment], design.assignment)
+    assignment = jnp.where(genetics.real, seat[design.assignment], design.assignment)
     swapped = dataclasses.replace(design, assignment=assignment, template=design.template[seat])
     return _select(pair, swapped, design)
 
@@ -432,7 +427,7 @@ def resizing_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Des
     tile_key, rule_key = jax.random.split(key)
     tile, _ = pick(tile_key, design.template >= 0)
     rule = jax.random.randint(rule_key, (), 0, genetics.rules.shape[0])
-    there = _real(genetics) & (design.assignment == tile)
+    there = genetics.real & (design.assignment == tile)
     chosen = genetics.rules[rule][genetics.unique, jnp.maximum(design.template[tile], 0)]
     return dataclasses.replace(design, mapping=jnp.where(there, chosen, design.mapping))
 
@@ -441,7 +436,7 @@ def template_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Des
     """Gives a random chiplet another template that runs all its layers, transforming their mappings (Figure 5i)."""
     tile_key, template_key = jax.random.split(key)
     tile, any_movable = pick(tile_key, movable_chiplets(design, genetics))
-    there = _real(genetics) & (design.assignment == tile)
+    there = genetics.real & (design.assignment == tile)
     allowed = any_movable & jnp.all(genetics.able | ~there[:, None], axis=0)
     allowed &= jnp.arange(allowed.shape[0]) != design.template[tile]
     choice, found = pick(template_key, allowed)

@@ -31,9 +31,8 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.emo.loop import Problem, SearchState
 from mohamjax.hardware import nop_energy
-from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import WEIGHTS
-from mohamjax.problem.space import DesignSpace
+from mohamjax.problem.space import DesignSpace, Genetics
 from mohamjax.runtime.blocks import DESIGNS, in_blocks, in_fitting_blocks
 from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import put, record, take
@@ -197,7 +196,7 @@ def _owner(design: Design, genetics: Genetics, models: int) -> jax.Array:
     """`[L]` int32, place of each layer in a table of model and tile; beyond it where padded."""
     tiles = design.template.shape[0]
     model = 0 if genetics.model is None else genetics.model
-    real = jnp.arange(design.order.shape[0]) < genetics.layers
+    real = genetics.real
     return jnp.where(real, model * tiles + design.assignment, models * tiles)
 
 
@@ -236,7 +235,7 @@ def _mergers(design: Design, own: jax.Array, space: DesignSpace, objectives: tup
     owner = _owner(design, genetics, models)
     template = jnp.maximum(design.template, 0)
     size = jnp.maximum(used_sizes(design, genetics, space.plans), 0)
-    real = jnp.arange(design.order.shape[0]) < genetics.layers
+    real = genetics.real
     cycles = evaluation.tables.cycles[evaluation.unique, template[design.assignment], design.mapping]
     busy = _sums(cycles, owner, models, tiles)
     # A number for the mappings of all layers of a chiplet, other ones for other mappings.
@@ -505,11 +504,11 @@ class Closing:
 def closing(
     state: SearchState, space: DesignSpace, config: MohamConfig, problem: Problem, *, most: int | None = None
 ) -> Iterator[tuple[SearchState, Closing]]:
-    """Gives designs up for those that dominate them by a move of chiplets, until none that is shown has such a move.
+    """Replaces designs by ones that dominate them after a move of chiplets, until no representative has such a move.
 
     Only the designs that stand for the front (`representatives.representatives`) are tried, chosen anew in every round:
-    a result chooses among these (`Closing.closed`). Arrangements of up to nine chiplets (on the
-    default package) are tried completely, of more a sample; each together with giving one chiplet's layers to another,
+    a result chooses among these (`Closing.closed`). Of up to nine chiplets (on the default package) all arrangements
+    are tried, of more a sample; each together with giving one chiplet's layers to another,
     on the best mappings that fit it as it stands, under each weight. Fixed chiplets stay. A design dominates another
     if no objective is worse by more than single precision tells, and one is better by clearly more (`NO_WORSE`,
     `BETTER`).

@@ -14,9 +14,9 @@ import math
 import jax
 import jax.numpy as jnp
 
-from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import LEAST, PlanTables
 from mohamjax.problem.resolved import FREE
+from mohamjax.problem.space import Genetics
 from mohamjax.runtime.struct import record
 from mohamjax.schedule import Design
 from mohamjax.search.operators import scheduling_mutation, spliced
@@ -116,11 +116,6 @@ class _Draws:
         return self.uniform(*shape) < rate
 
 
-def _real(genetics: Genetics) -> jax.Array:
-    """`[L]` bool, the layers that exist."""
-    return jnp.arange(genetics.unique.shape[0]) < genetics.layers
-
-
 def completed(plan: Plan, genetics: Genetics) -> Plan:
     """The plan with what the user demands, and with a chiplet for every layer.
 
@@ -200,7 +195,7 @@ def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
 def crossover(key: jax.Array, a: Plan, b: Plan, rate: jax.typing.ArrayLike) -> tuple[Plan, Plan]:
     """Every tile, with its chiplet, from the one parent or from the other.
 
-    Not mended yet: `mutation` does that.
+    The children may need `completed`.
 
     Args:
         key: typed key, consumed.
@@ -353,7 +348,7 @@ def exchanged(individual: Planned, goes: jax.Array, genetics: Genetics) -> Plann
         plan=dataclasses.replace(plan, template=to(plan.template), size=to(plan.size), weight=to(plan.weight)),
         design=dataclasses.replace(
             design,
-            assignment=jnp.where(_real(genetics), goes[design.assignment], design.assignment).astype(jnp.int32),
+            assignment=jnp.where(genetics.real, goes[design.assignment], design.assignment).astype(jnp.int32),
             template=to(design.template),
         ),
     )
@@ -375,7 +370,7 @@ def merged(
         tables: sets of mappings.
     """
     plan, design = individual.plan, individual.design
-    real = _real(genetics)
+    real = genetics.real
     stays, moves = real & (design.assignment == target), real & (design.assignment == source)
     kind = jnp.maximum(design.template[target], 0)
 
@@ -406,7 +401,7 @@ def takers(design: Design, source: jax.Array, genetics: Genetics) -> jax.Array:
         source: `[]` int32, tile of the chiplet.
         genetics: the problem.
     """
-    here = _real(genetics) & (design.assignment == source)
+    here = genetics.real & (design.assignment == source)
     able = jnp.all(genetics.able | ~here[:, None], axis=0)
     loose = (design.template[source] >= 0) & (genetics.on_tile[source] == FREE)
     others = (design.template >= 0) & (jnp.arange(design.template.shape[0]) != source)
@@ -459,7 +454,7 @@ def adjustment(
     layers, tiles = design.order.shape[0], plan.template.shape[0]
     draw_key, swap_key = jax.random.split(key)
     draws = _Draws(draw_key, 4 * layers + 6 * tiles + 14)
-    real = _real(genetics)
+    real = genetics.real
 
     def some() -> jax.Array:
         """`[L]` bool, layers: one to `rates.layers` of them on average, evenly over logarithms."""

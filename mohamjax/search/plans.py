@@ -7,8 +7,7 @@ searched by the latest start that keeps their deadline, and go to the chiplet of
 chiplet then shrinks to what its layers use, so that no layer of a decoded design has a better mapping, under its
 chiplet's weight, that would fit.
 
-Whether a mapping fits is a bit. For every template, weight, size component and threshold there is a set of mappings,
-ordered by their score under the weight: the best mapping that fits a chiplet is the lowest bit of an intersection.
+The best mapping that fits a chiplet is found by sets of bits (`problem.plan_tables`).
 
 Axes: L layers (padded), Q kinds of layers, S tiles, U unique layers, T templates, M mappings of a Pareto set, C
 components of a size (the capacities and fanouts that differ between mappings), R thresholds of a component, W weights,
@@ -24,8 +23,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import LEAST, THRIFT, WEIGHTS, WORD, PlanTables
+from mohamjax.problem.space import Genetics
 from mohamjax.runtime.blocks import side_by_side_argsort
 from mohamjax.runtime.platforms import by_platform
 from mohamjax.runtime.struct import record
@@ -136,7 +135,7 @@ def _settled(
 ) -> Planned:
     """One plan and its design, chiplets shrunk to what their layers use, and layers on the best that fits them."""
     template = jnp.maximum(plan.template, 0)
-    real = jnp.arange(order.shape[0]) < genetics.layers
+    real = genetics.real
 
     def design_on(mapping: jax.Array) -> Design:
         of_layer = jnp.where(real, mapping[assignment, genetics.unique], 0)
@@ -179,7 +178,7 @@ def refit(design: Design, weight: jax.typing.ArrayLike, genetics: Genetics, tabl
     size = jnp.maximum(used_sizes(design, genetics, tables), 0)
     weights = jnp.broadcast_to(jnp.asarray(weight, jnp.int32), design.template.shape)
     best, _ = fitting(jnp.maximum(design.template, 0), size, weights, tables)
-    real = jnp.arange(design.order.shape[0]) < genetics.layers
+    real = genetics.real
     mapping = jnp.where(real, best[design.assignment, genetics.unique], design.mapping)
     return dataclasses.replace(design, mapping=mapping)
 
@@ -187,7 +186,7 @@ def refit(design: Design, weight: jax.typing.ArrayLike, genetics: Genetics, tabl
 def used_sizes(design: Design, genetics: Genetics, tables: PlanTables) -> jax.Array:
     """`[S, C]` int32, the least size of each chiplet that its layers' mappings do not pass, -1 where it has none."""
     tiles = design.template.shape[0]
-    real = jnp.arange(design.order.shape[0]) < genetics.layers
+    real = genetics.real
     need = tables.need[jnp.maximum(design.template, 0)[design.assignment], design.mapping, genetics.unique]
     owner = jnp.where(real, design.assignment, tiles)
     return jnp.full((tiles, need.shape[1]), -1, jnp.int32).at[owner].max(need, mode="drop")

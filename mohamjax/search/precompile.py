@@ -168,7 +168,7 @@ class Precompilation:
         self._wait(0)
 
     def reported(self) -> None:
-        """Waits until the programs of the evaluation in double precision are there, likewise."""
+        """Waits until the programs of the evaluation in double precision are compiled."""
         self._both.set()
         self._wait(1)
 

@@ -256,8 +256,7 @@ def _best_on_each(
     Returns:
         Entries `[n, ...]` by name as the tables have them, and the layer and the template of each, `[n]` int.
     """
-    exists = np.arange(np.shape(found.cycles)[2]) < np.asarray(found.count)[..., None]
-    energy = np.where(exists, np.asarray(found.objectives)[..., 1], np.inf)
+    energy = np.where(found.exists, np.asarray(found.objectives)[..., 1], np.inf)
     score = np.stack(mapping_scores(isolated_cycles(found, setup.package), energy))  # [W, U, K, M]
     u, k = np.nonzero(np.asarray(found.count) > 0)
     best = score.argmin(axis=3)[:, u, k].reshape(-1)
@@ -281,7 +280,7 @@ def that_help(
 
     Args:
         new: n entries by name.
-        known: what the set holds, likewise.
+        known: what the set holds, by name.
         capacity: `[K, V]`, of the chiplets of the template.
         fanout: `[K, V, 2]`.
         package: package parameters.

@@ -21,10 +21,10 @@ def chosen_rows(
     announce: Callable[[str], None],
     closed: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`representatives` of a front, whose arguments it has, under the settings of a search.
+    """`representatives` of a front, which has the same arguments, under the settings of a search.
 
-    `announce` is told where not all stay. Where `closed` `[N]` bool says which designs no move of chiplets betters
-    (`places.Closing`), the others stay away.
+    `announce` is told where some are left out. Where `closed` `[N]` bool says which designs no move of chiplets
+    improves (`places.Closing`), only these are chosen from.
     """
     most = settings.moham.front
     rows = np.arange(len(objectives)) if closed is None or not closed.any() else np.flatnonzero(closed)

@@ -1,4 +1,4 @@
-"""A search goes on from a checkpoint of the same search alone, whose content is checked: edits would mislead it.
+"""Checks that a checkpoint belongs to the search that goes on from it, and that nobody edited it.
 
 Axes: N individuals, L layers (padded), S tiles, T templates, U unique layers, A predecessors.
 """
@@ -18,9 +18,8 @@ from mohamjax.hardware import package_to_dict, technology_hash
 from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapping import MappingTables
 from mohamjax.problem.design_problem import DesignProblem
-from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import WEIGHTS
-from mohamjax.problem.space import DesignSpace
+from mohamjax.problem.space import DesignSpace, Genetics
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Design, DesignFile
 from mohamjax.schedule.measures import DEFAULT, of_frames

@@ -21,8 +21,7 @@ from mohamjax.emo.loop import SearchState
 from mohamjax.errors import InputError
 from mohamjax.hardware import package_to_dict, technology_hash, template_to_dict
 from mohamjax.mapper.config import MapperProgress
-from mohamjax.mapper.layer_mapper import LayerMapper
-from mohamjax.mapper.stores import TableStore
+from mohamjax.mapper.layer_mapper import LayerMapper, TableStore
 from mohamjax.mapping import MappingTables, Wires, recast
 from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
 from mohamjax.problem.resolved import LIMIT_TOLERANCE, Reached, keeps, out_of_reach, unmet
@@ -157,7 +156,7 @@ class Search:
         checkpoint: where the state is kept now and then, and at the end (`io.CheckpointFile`); None keeps none.
         resume: go on from what is kept there; where there is nothing yet, from the beginning.
         checkpoint_every_s: seconds between checkpoints, which are written between calls of the jitted step.
-        devices: on which the search runs: a number of them, `all`, or a list; default the one that JAX takes by itself.
+        devices: on which the search runs: a number of them, `all`, or a list; default JAX's own default device.
             They do not decide on the result, and a search can be resumed on others. Among several processes
             (`jax.distributed`) all do this with the same arguments and get the same result; the first one alone maps
             layers, reads and writes `cache` and `checkpoint`, and tells `listener`.
@@ -606,7 +605,7 @@ def _of_search(problem: DesignProblem, config: MohamConfig) -> dict[str, Any]:
 
 
 def _floor(problem: DesignProblem, ensemble: Ensemble | None, tables: MappingTables, wires: Wires) -> np.ndarray:
-    """`[3]` float, what no design goes below; of several application models, what some model does not."""
+    """`[3]` float, what no design goes below; of several application models, the largest of their bounds."""
     setup, chiplets = problem.setup, problem.max_chiplets
     if ensemble is None:
         return scenario_bounds(setup, tables, wires, chiplets).objectives

@@ -1,7 +1,7 @@
-"""Generations over several devices: islands are dealt out to them; an only island is evaluated by all of them.
+"""Generations over several devices: islands are dealt out to them; a single island is evaluated by all devices.
 
 Islands are computed each for itself, but for the migrants that go round the ring: no other word passes between devices.
-Of an only island every device has a copy, breeds and selects for itself, and hears from the others the objectives of
+Of a single island every device has a copy, breeds and selects for itself, and hears from the others the objectives of
 their part of the candidates. So the result is that of one device, up to what compilers make of other shapes.
 """
 

@@ -26,11 +26,6 @@ def leaves_by_path(tree: Any) -> tuple[dict[str, Any], Any]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}, structure
 
 
-def is_key(leaf: Any) -> bool:
-    """Whether a leaf is an array of typed keys."""
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """The state of a search as it was kept.

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
-from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.plan_tables import PlanTables
-from mohamjax.problem.space import DesignSpace
+from mohamjax.problem.space import DesignSpace, Genetics
 from mohamjax.runtime.checks import check_arrays
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design
@@ -129,8 +128,8 @@ def _of_layers(
     place: jax.Array, mapping: jax.Array, priority: jax.Array, template: jax.Array, genetics: Genetics
 ) -> Design:
     """A design of numbers `[L]` per layer on the chiplets of a completed package `[S]`."""
-    layers, tiles = place.shape[0], jnp.arange(template.shape[0])
-    real = jnp.arange(layers) < genetics.layers
+    tiles = jnp.arange(template.shape[0])
+    real = genetics.real
     runs = jnp.where(template >= 0, genetics.able[:, jnp.maximum(template, 0)], False)
     runs &= (genetics.pin < 0)[:, None] | (genetics.pin[:, None] == tiles)
     nth = 1 + _below(place, jnp.maximum(jnp.sum(runs, axis=1), 1))

@@ -6,7 +6,8 @@ import dataclasses
 
 from mohamjax.workload.operators.folding import same
 from mohamjax.workload.operators.registry import CONTRIB, RULES, STANDARD, Rule, rule
-from mohamjax.workload.operators.repeating import viewed
+from mohamjax.workload.operators.repetition_rules import viewed
+from mohamjax.workload.operators.unmodelled import opaque
 from mohamjax.workload.tensor import FLOAT, INT32, TYPE_BITS, UINT8, Call, Tensor, broadcast
 
 
@@ -158,11 +159,9 @@ def _complex_mul(call: Call) -> list[Tensor]:
     return [Tensor(broadcast(call.get(0).shape, call.get(1).shape), call.get(0).dtype)]
 
 
-@rule(
+rule(
     "Crop", "CropAndResize", "SampleOp", "Tokenizer", "MurmurHash3", "WordConvEmbedding", "UnfoldTensor", domain=CONTRIB
-)
-def _opaque(call: Call) -> list[Tensor]:
-    return [Tensor(None, FLOAT) for _ in range(call.outputs)]
+)(opaque)
 
 
 @rule(

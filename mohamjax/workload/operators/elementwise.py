@@ -8,7 +8,7 @@ import numpy as np
 
 from mohamjax.workload.operators.folding import fold_elementwise, is_small, same, tidy
 from mohamjax.workload.operators.registry import rule
-from mohamjax.workload.operators.repeating import pointwise, viewed
+from mohamjax.workload.operators.repetition_rules import pointwise, viewed
 from mohamjax.workload.tensor import BOOL, FLOAT, NUMPY_TYPES, TYPE_BITS, UINT8, Call, Tensor, broadcast, count
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from mohamjax.workload.operators.constants import unknown_rank
 from mohamjax.workload.operators.folding import fold_moved, fold_reshaped, is_small, same, tidy
 from mohamjax.workload.operators.registry import rule
-from mohamjax.workload.operators.repeating import chosen, joined, permuted, picked, pointwise, viewed
+from mohamjax.workload.operators.repetition_rules import chosen, joined, permuted, picked, pointwise, viewed
 from mohamjax.workload.repetition import reshaped, simplified
 from mohamjax.workload.tensor import Call, Tensor, broadcast, count, is_known, product, show
 

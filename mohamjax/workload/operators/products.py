@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from mohamjax.workload.layer import WorkloadShape
 from mohamjax.workload.operators.registry import CONTRIB, rule
-from mohamjax.workload.operators.repeating import permuted
+from mohamjax.workload.operators.repetition_rules import permuted
 from mohamjax.workload.operators.windows import window_output
 from mohamjax.workload.repetition import Factors, Repetition, aligned, plain, spread
 from mohamjax.workload.tensor import FLOAT, INT8, INT32, UINT8, Call, Shape, Tensor, broadcast, is_known, show

@@ -69,7 +69,8 @@ def _classical(call: Call) -> list[Tensor]:
     "ArrayFeatureExtractor", "CategoryMapper", "DictVectorizer", "FeatureVectorizer", "LabelEncoder", "OneHotEncoder",
     "ZipMap", "CastMap", "TfIdfVectorizer", "ImageDecoder", "Adagrad", "Adam", "Momentum", "Gradient",
 )  # fmt: skip
-def _opaque(call: Call) -> list[Tensor]:
+def opaque(call: Call) -> list[Tensor]:
+    """Results of which nothing is known."""
     return [Tensor(None, FLOAT) for _ in range(call.outputs)]
 
 
