@@ -255,8 +255,10 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
         >>> decision.recommended["area_mm2"] <= 100
         True
     """
-    rows = front_rows(front.front) if isinstance(front, SearchResult) else read_results(os.fspath(front)).front
-    return decide_rows(rows, target)
+    if isinstance(front, SearchResult):
+        return decide_rows(front_rows(front.front), target)
+    results = read_results(os.fspath(front))
+    return decide_rows(results.front, target, results.certificate)
 
 
 def schedule_jobs(

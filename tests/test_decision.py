@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.errors import InputError
+from mohamjax.schedule import Certificate, FrontBounds
 from mohamjax.schedule.decision import STEP, decide, networks_of, read_target
 
 numbers = st.floats(1e-6, 1e3)
@@ -70,6 +71,37 @@ def test_frames_per_second_of_a_network_are_one_over_its_latency():
 def test_of_equal_areas_the_better_design_is_named():
     rows = [row(0, 2.0, 1.0, 1.0), row(1, 1.0, 1.0, 1.0), row(2, 0.5, 9.0, 3.0)]
     assert decide(rows, "latency<=5s").named == {"smallest": 1, "most frugal": 1, "fastest": 2}
+
+
+def certificate_of(rows):
+    """Bounds below which no design lies: what these designs themselves reach."""
+    objectives = [[r["latency_s"], r["energy_J"], r["area_mm2"]] for r in rows]
+    curves = FrontBounds.reached(objectives).curves
+    return Certificate(curves, hypervolume=0.1, most=0.2, ideal=(1.0,) * 3, reference=(2.0,) * 3)
+
+
+@settings(deadline=None)
+@given(rows_of, numbers, numbers, numbers)
+def test_what_bounds_prove_out_of_reach_is_out_of_reach(rows, latency, energy, area):
+    """By the designs themselves as bounds: hopeless is a target two of whose demands together leave none of them."""
+    decision = decide(rows, f"latency<={latency!r}s,energy<={energy!r}J,area<={area!r}mm2", certificate_of(rows))
+    if decision.kept:
+        assert decision.hopeless is None
+        return
+    limits = {"latency_s": latency, "energy_J": energy, "area_mm2": area}
+    pairs = [("latency_s", "energy_J"), ("latency_s", "area_mm2"), ("energy_J", "area_mm2")]
+    without = [pair for pair in pairs if not any(all(r[name] <= limits[name] for name in pair) for r in rows)]
+    assert (decision.hopeless is not None) == bool(without)
+
+
+def test_a_target_out_of_reach_says_what_can_be_had():
+    rows = [row(0, 0.05, 1.0, 30.0), row(1, 0.04, 2.0, 90.0)]
+    bounds = certificate_of(rows)
+    assert decide(rows, "fps>=30", bounds).hopeless == "no design over the mappings found takes less than 40 ms"
+    told = decide(rows, "latency<=45ms,area<=40mm2", bounds).hopeless
+    assert told == "no design over the mappings found takes less than 50 ms within 40 mm^2"
+    assert decide(rows, "fps:a>=1000,power<=1mW", bounds).hopeless is None
+    assert decide(rows, "fps>=30").hopeless is None
 
 
 def test_what_the_nearest_design_misses_is_told_in_the_unit_of_the_target():

@@ -26,7 +26,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.schedule.decision import decide
 
     probe(arguments.out)
-    decision = decide(read_results(arguments.folder).front, arguments.target)
+    results = read_results(arguments.folder)
+    decision = decide(results.front, arguments.target, results.certificate)
     told = json.dumps(decision.to_dict(), indent=2) if arguments.json else decision_table(decision)
     write(arguments.out, told + "\n")
     return 0 if decision.kept else 1

@@ -481,12 +481,12 @@ def _searched(
         if certificate is not None:
             volumes = {"hypervolume": certificate.hypervolume, "hypervolume_bound": certificate.most}
         if arguments.target is not None:
-            summary["decision"] = decide(front_rows(result.front), arguments.target).to_dict()
+            summary["decision"] = decide(front_rows(result.front), arguments.target, certificate).to_dict()
         print(json.dumps({**summary, **volumes, "bounds": bounds.to_dict()}, indent=2))
     else:
         print(landmark_table(roles, result.front, bounds))
         if arguments.target is not None:
-            print(decision_table(decide(front_rows(result.front), arguments.target)))
+            print(decision_table(decide(front_rows(result.front), arguments.target, certificate)))
         if certificate is None:
             told = f"{result.hypervolume:.4f} of the box; bounds of it are known for the default objectives"
         else:

@@ -103,6 +103,11 @@ def decision_table(decision: Decision) -> str:
             f"none of {plural(len(rows), 'design')} keeps {wanted}; the nearest is design "
             f"{rows[decision.nearest]['design_id']} and misses {decision.missed}"
         )
+        if decision.hopeless is not None:
+            told += (
+                f"; more search does not help: {decision.hopeless}. Other templates, or a package with more bandwidth "
+                "(--package), may"
+            )
         return lines(told)
     shown = dict.fromkeys([*decision.named.values(), *(step.row for step in decision.steps)])
     latency = unit([rows[i]["latency_s"] for i in shown], "s")

@@ -19,6 +19,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.reader import suggestion
+from mohamjax.schedule.front_bounds import Certificate
 
 Row = abc.Mapping[str, Any]
 
@@ -118,6 +119,7 @@ class Decision:
         named: row of the `smallest`, the `most frugal` and the `fastest`; empty where no design keeps the target.
         steps: from the smallest design onwards, where the front has such designs.
         nearest: row of the design that misses the target least; that of the smallest where some keep it.
+        hopeless: why no design can keep the target, where bounds prove that; else None.
     """
 
     rows: Sequence[Row] = dataclasses.field(repr=False)
@@ -126,6 +128,7 @@ class Decision:
     named: dict[str, int]
     steps: tuple[Step, ...]
     nearest: int
+    hopeless: str | None = None
 
     @property
     def recommended(self) -> Row | None:
@@ -155,6 +158,7 @@ class Decision:
                 for step in self.steps
             ],
             "nearest": dict(rows[self.nearest]),
+            "hopeless": self.hopeless,
         }
 
 
@@ -203,18 +207,32 @@ def _clause(text: str, networks: Sequence[str]) -> Clause:
     return Clause(text, name, network, bound, unit)
 
 
+def _most(clauses: Sequence[Clause]) -> tuple[float, float, float]:
+    """Upper limits of latency [s], energy [J] and area [mm^2] that a target sets; inf where it sets none.
+
+    The package is not ready before a network of it is, but may be later: what is of one network limits nothing here.
+    """
+    limits = dict.fromkeys(("latency", "energy", "area"), math.inf)
+    for clause in clauses:
+        if clause.network is None and clause.name != "power":
+            name, bound = ("latency", 1 / clause.bound) if clause.name == "fps" else (clause.name, clause.bound)
+            limits[name] = min(limits[name], bound)
+    return limits["latency"], limits["energy"], limits["area"]
+
+
 def networks_of(rows: Sequence[Row]) -> list[str]:
     """Names of the networks that rows of `front.csv` have a latency of."""
     prefix = "latency_s_"
     return [column.removeprefix(prefix) for column in rows[0] if column.startswith(prefix)]
 
 
-def decide(rows: Sequence[Row], target: str) -> Decision:
+def decide(rows: Sequence[Row], target: str, certificate: Certificate | None = None) -> Decision:
     """The designs of a front that keep a target, those of them to look at, and what a step beyond would cost.
 
     Args:
-        rows: of `front.csv`, of `io.front_rows` or `io.read_results`;.
+        rows: of `front.csv`, of `io.front_rows` or `io.read_results`.
         target: see `read_target`.
+        certificate: bounds of the search, which may prove that no design keeps the target.
 
     Raises:
         InputError: the target cannot be read, or there is no design.
@@ -226,7 +244,8 @@ def decide(rows: Sequence[Row], target: str) -> Decision:
     kept = np.flatnonzero(np.all([clause.kept(rows) for clause in clauses], axis=0))
     if not kept.size:
         excess = np.sum([clause.excess(rows) for clause in clauses], axis=0)
-        return Decision(rows, clauses, (), {}, (), int(np.argmin(excess)))
+        hopeless = None if certificate is None else certificate.out_of_reach(_most(clauses))
+        return Decision(rows, clauses, (), {}, (), int(np.argmin(excess)), hopeless)
     columns = {name: np.asarray([row[name] for row in rows], float) for name in _LEAST_OF.values()}
     # Ties go to the design that is better in the two others.
     named = {}

@@ -39,6 +39,7 @@ area, K cells of latency. Cycles, pJ and um^2 inside, seconds, J and mm^2 outsid
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections import abc
 from collections.abc import Iterator, Sequence
@@ -280,6 +281,25 @@ class Certificate:
         """Hypervolume of the front divided by its bound, 1 where there is nothing to dominate."""
         return self.hypervolume / self.most if self.most > 0 else 1.0
 
+    def out_of_reach(self, most: Sequence[float]) -> str | None:
+        """Why no design over the mappings stays within limits, for people; None where the bounds leave it open.
+
+        Args:
+            most: `[3]`, upper limits of latency [s], energy [J] and area [mm^2]; inf where there is none.
+        """
+        limits = dict(zip(OBJECTIVES, most, strict=True))
+        for name, (given, bounded) in _CURVES.items():
+            curve: Staircase = getattr(self.curves, name)
+            for first, second, bound in ((given, bounded, curve), (bounded, given, curve.inverse)):
+                least = float(bound(min(limits[first], _LARGEST)))
+                if least <= limits[second]:
+                    continue
+                within = "" if math.isinf(limits[first]) else f" within {_told(first, limits[first])}"
+                if math.isinf(least):
+                    return f"no design over the mappings found stays{within}"
+                return f"no design over the mappings found takes less than {_told(second, least)}{within}"
+        return None
+
     def to_dict(self) -> dict[str, object]:
         """What `bounds.json` holds."""
         return {
@@ -312,6 +332,14 @@ class Certificate:
         a, b, c = numbers(3, *(box.get("ideal") or ()))
         x, y, z = numbers(3, *(box.get("reference") or ()))
         return cls(FrontCurves.from_dict(curves), found, most, ideal=(a, b, c), reference=(x, y, z))
+
+
+_SHOWN = {"latency_s": (1e3, "ms"), "energy_J": (1e3, "mJ"), "area_mm2": (1.0, "mm^2")}
+
+
+def _told(column: str, value: float) -> str:
+    factor, unit = _SHOWN[column]
+    return f"{value * factor:.4g} {unit}"
 
 
 def certify(
