@@ -122,6 +122,13 @@ def test_a_case_worked_out_by_hand():
     assert third["waiting_s"] == pytest.approx(200e-9) and third["stalled_s"] == {}
     assert [x["layer"] for x in said["critical_chain"]["layers"]][-1] == 2
     assert said["latency_s"] == pytest.approx(300e-9)
+    assert [chip["place"] for chip in said["chiplets"]] == [[0, 0], [1, 0], [0, 1]]
+    machine = found.reports.chiplets.machine
+    for tile, chip in enumerate(said["chiplets"]):
+        assert chip["macs"] == machine.mac_instances[0, tile] > 0
+        assert [level["name"] for level in chip["levels"]] == [level.name for level in TEMPLATES[1].levels[:-1]]
+    text = explanations_text({"designs": [said]})
+    assert "a chain of 2 layers: computing takes 33% of it" in text and "waiting for interface 0 33%" in text
     interface = next(r for r in said["resources"] if r["name"] == "interface 0")
     assert interface["bytes"] == 840 and interface["full"] == pytest.approx(2 / 3)
 

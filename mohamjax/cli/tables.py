@@ -124,7 +124,8 @@ def decision_table(decision: Decision) -> str:
     head = ["design", "id", f"latency [{latency[0]}]", f"energy [{energy[0]}]", "area [mm^2]", "power [W]", "chiplets"]
     body = [line(role + (", recommended" if role == "smallest" else ""), i) for role, i in decision.named.items()]
     body += [
-        line(f"{step.gain:.0%} less {step.of} for {digits(step.area_mm2)} mm^2", step.row) for step in decision.steps
+        line(f"{step.gain:.0%} less {step.of} for {digits(step.area_mm2)} mm^2 more", step.row)
+        for step in decision.steps
     ]
     told = f"{plural(len(decision.kept), 'design')} of {len(rows):,} {'keeps' if len(decision.kept) == 1 else 'keep'}"
     return f"{lines(f'{told} {wanted}')}\n{fitted([head, *body])}"

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from mohamjax.hardware import PackageParameters, Template, mesh_routes
+from mohamjax.hardware.package import mesh_columns
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.nest import padded, padded_names
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport
@@ -23,7 +24,7 @@ from mohamjax.schedule.fluid import Timeline
 from mohamjax.schedule.segments import Flow, flow
 from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.utilisation import LayerUse, TypeUse, by_type, layer_use
-from mohamjax.text import table
+from mohamjax.text import plural, table
 from mohamjax.workload import ApplicationModel
 
 
@@ -84,10 +85,25 @@ class LayerPart(TypedDict):
     padded: NotRequired[dict[str, int]]
 
 
+class LevelPart(TypedDict):
+    """A level of a chiplet: name, words per instance (None: unlimited), children of an instance along X and Y."""
+
+    name: str
+    capacity_words: int | None
+    fanout: list[int]
+
+
 class ChipletPart(TypedDict):
-    """A chiplet: template, memory interface, hops to it, number of layers, and time, energy and area by part."""
+    """A chiplet: where it stands, how large it is, number of layers, and time, energy and area by part.
+
+    `place` is its column and row on the mesh, counted from the north-west corner; `macs` are its multiply-accumulate
+    units; `levels` go from the innermost to the last one on the chip.
+    """
 
     template: str
+    place: list[int]
+    macs: int
+    levels: list[LevelPart]
     interface: int
     hops: int
     layers: int
@@ -349,8 +365,12 @@ class _Parts:
             spent["static"] = static * 1e-12
         final = float(self.end[mine].max(initial=0.0))  # a fixed chiplet may run nothing
         areas = area_parts(self.report, template, self.setup.package, tile)
+        row, column = divmod(self.standing.index(tile), mesh_columns(len(self.standing)))
         return {
             "template": template.name,
+            "place": [column, row],
+            "macs": int(self.report.chiplets.machine.mac_instances[tile]),
+            "levels": self._levels(tile, template),
             "interface": int(self.report.chiplets.interface[tile]),
             "hops": int(self.report.chiplets.hops[tile]),
             "layers": int(mine.sum()),
@@ -362,6 +382,18 @@ class _Parts:
             "energy_J": spent,
             "area_mm2": {name: area * 1e-6 for name, area in areas.items()},
         }
+
+    def _levels(self, tile: int, template: Template) -> list[LevelPart]:
+        """The levels of a chiplet, without the off-chip memory."""
+        chips = self.report.chiplets
+        return [
+            {
+                "name": level.name,
+                "capacity_words": None if level.capacity_words is None else int(chips.capacity[tile, v]),
+                "fanout": [int(x) for x in chips.fanout[tile, v]],
+            }
+            for v, level in enumerate(template.levels[:-1])
+        ]
 
 
 def _stalled(seen: Flow, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -447,6 +479,21 @@ def _resources(
     return rows
 
 
+def _binding(chain: CriticalChain, latency: float) -> str:
+    """A sentence on what makes up the latency."""
+    parts = {"on-chip buffers": chain["onchip_limits_s"], **chain["stalled_s"]}
+    slowed = {name: seconds for name, seconds in parts.items() if seconds >= 0.01 * latency}
+    causes = "".join(f", waiting for {name} {seconds / latency:.0%}" for name, seconds in slowed.items())
+    told = f"the latency is that of a chain of {plural(len(chain['layers']), 'layer')}"
+    return f"{told}: computing takes {chain['compute_s'] / latency:.0%} of it{causes}"
+
+
+def _level_text(level: LevelPart) -> str:
+    words, (x, y) = level["capacity_words"], level["fanout"]
+    size = "" if words is None else f" {words:,}"
+    return f"{level['name']}{size}" + (f" ({x} x {y})" if x * y > 1 else "")
+
+
 def explanation_text(explanation: Explanation, title: str) -> str:
     """An explanation for people: tables in a fixed-width font.
 
@@ -478,6 +525,13 @@ def explanation_text(explanation: Explanation, title: str) -> str:
         for k, chip in enumerate(chiplets)
     ]
     rows.append(["critical chain", "", str(len(chain["layers"])), *times(chain, causes), "", ""])
+    built = [["chiplet", "template", "column, row", "interface", "hops", "MACs", "area [mm^2]", "levels"]]
+    for k, chip in enumerate(chiplets):
+        levels = ", ".join(map(_level_text, reversed(chip["levels"])))
+        place = f"{chip['place'][0]}, {chip['place'][1]}"
+        size = f"{sum(chip['area_mm2'].values()):.4g}"
+        cells = [str(chip["interface"]), str(chip["hops"]), f"{chip['macs']:,}", size, levels]
+        built.append([str(k), chip["template"], place, *cells])
     networks = [["network", "layers", "latency [s]", "of all [%]", "energy [J]", "of all [%]"]]
     for network in explanation["networks"]:
         own = network["latency_s"], network["energy_J"]
@@ -503,7 +557,10 @@ def explanation_text(explanation: Explanation, title: str) -> str:
     return "\n\n".join(
         [
             f"{title}: latency {latency:.6g} s, energy {energy:.6g} J, area {area:.6g} mm^2",
+            _binding(chain, latency),
             table(networks),
+            "chiplets: column and row on the mesh from the north-west corner; levels with words and fanout\n"
+            + table(built),
             "time [% of the latency]; stalls by what limits; a chiplet's row and the critical chain add up to 100\n"
             + table([head, *rows]),
             "layers by type: MACs per cycle and utilisation of their chiplets while they run; shares of that time\n"
