@@ -90,7 +90,10 @@ def stopped(terminal: Terminal, checkpoint: Checkpoint, folder: pathlib.Path | N
     elif checkpoint.kept:
         terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
     else:
-        terminal.line("stopped by hand before there was a checkpoint; nothing to write")
+        terminal.line(
+            "stopped by hand before there was a checkpoint; nothing to write. What was mapped and compiled so far "
+            "stays in the caches, unless they are switched off: the same command is quicker now"
+        )
     return STOPPED
 
 

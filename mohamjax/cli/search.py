@@ -574,15 +574,16 @@ def _sizes(application: ApplicationModel, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _demands(requirements: Requirements) -> str:
-    """The requirements as they were read, in the form in which they are written."""
+def _demands(requirements: Requirements, within: float | None) -> str:
+    """The requirements as they were read, in the form in which they are written, and the window of `--within`."""
     import yaml
 
+    window = "" if within is None else f"; latency within {within:g} times the least that any design can have"
     content = {key: value for key, value in requirements.to_dict().items() if key != "format"}
     if not content:
-        return "requirements: none"
+        return f"requirements: none{window}"
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=110)
-    return "\n".join([f"requirements of {requirements.file}:", *(f"  {line}" for line in text.splitlines())])
+    return "\n".join([f"requirements of {requirements.file}{window}:", *(f"  {line}" for line in text.splitlines())])
 
 
 def _plan(problem: DesignProblem, runs: Any, settings: Settings, cost: ExpectedCost) -> str:
@@ -604,7 +605,7 @@ def _plan(problem: DesignProblem, runs: Any, settings: Settings, cost: ExpectedC
             f"scenario {application.name}, budget {settings.budget}, seed {settings.seed}",
             fitted(rows),
             fitted(kinds),
-            _demands(problem.requirements),
+            _demands(problem.requirements, settings.within),
             f"mapper: {plural(cost.mappings, 'mapping')} of {plural(int(runs.sum()), 'pair')} of unique layer and "
             f"template\n"
             f"search: at most {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
