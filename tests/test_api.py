@@ -616,7 +616,7 @@ def test_a_search_goes_on_from_its_checkpoint(problem, tables, result, tmp_path)
     same(result, again)
     with pytest.raises(InputError, match="no checkpoint to go on from; give the checkpoint"):
         mj.search(problem, tables, budget="tiny", seed=0, resume=True, **TINY)
-    with pytest.raises(InputError, match=r"other inputs or settings.*without the argument `resume`"):
+    with pytest.raises(InputError, match=r"other inputs or settings \(seed\).*without the argument `resume`"):
         mj.search(problem, tables, budget="tiny", seed=1, checkpoint=kept, resume=True, **TINY)
 
 

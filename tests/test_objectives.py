@@ -43,7 +43,7 @@ from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search import Settings
 from mohamjax.search.config import MohamConfig, RemapConfig
 from mohamjax.search.remap import Remapper
-from mohamjax.search.resumed import fingerprint
+from mohamjax.search.resumed import search_marks
 
 # ---------------------------------------------------------------- values
 
@@ -175,10 +175,14 @@ def test_exponents_fit_the_objectives():
         MohamConfig(periods=1)
 
 
+def mark(application, settings):
+    return search_marks(DesignProblem(application, TEMPLATES, PACKAGE, TECHNOLOGY), settings)["fingerprint"]
+
+
 def test_checkpoints_of_the_usual_objectives_do_not_depend_on_periods():
     problem = networks(RATES, deadline_s=3e-4)
     marks = [
-        fingerprint(DesignProblem(problem, TEMPLATES, PACKAGE, TECHNOLOGY), Settings(moham=MohamConfig(**changes)))
+        mark(problem, Settings(moham=MohamConfig(**changes)))
         for changes in ({}, {"periods": 6}, {"objectives": ("period", "energy")}, {"objectives": ("energy", "period")})
     ]
     assert marks[0] == marks[1] and len(set(marks)) == 3
@@ -187,10 +191,7 @@ def test_checkpoints_of_the_usual_objectives_do_not_depend_on_periods():
 def test_checkpoints_of_other_demands_are_of_another_search():
     """Layers are the same; deadlines and rates decide objectives and limits."""
     asked = ((RATES, 3e-4), (RATES, 2e-4), (RATES[::-1], 3e-4), ((0.0,) * len(RATES), math.inf))
-    marks = [
-        fingerprint(DesignProblem(networks(rates, deadline_s=deadline), TEMPLATES, PACKAGE, TECHNOLOGY), Settings())
-        for rates, deadline in asked
-    ]
+    marks = [mark(networks(rates, deadline_s=deadline), Settings()) for rates, deadline in asked]
     assert len(set(marks)) == len(asked)
 
 

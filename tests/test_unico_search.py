@@ -280,7 +280,7 @@ def test_a_resumed_search_is_the_same(whole, tmp_path):
 
 def test_checkpoints_that_do_not_fit_are_refused(whole, tmp_path):
     _, _, path = whole
-    with pytest.raises(InputError, match="other inputs or settings"):
+    with pytest.raises(InputError, match=r"other inputs or settings \(settings\)"):
         search(CheckpointFile(path), resume=True, **THREE, seed=1).run()
     broken = tmp_path / "broken.npz"
     broken.write_bytes(path.read_bytes()[:1000])

@@ -212,7 +212,7 @@ def _most(clauses: Sequence[Clause]) -> tuple[float, float, float]:
 
     The package is not ready before a network of it is, but may be later: what is of one network limits nothing here.
     """
-    limits = dict.fromkeys(("latency", "energy", "area"), math.inf)
+    limits: dict[str, float] = dict.fromkeys(("latency", "energy", "area"), math.inf)
     for clause in clauses:
         if clause.network is None and clause.name != "power":
             name, bound = ("latency", 1 / clause.bound) if clause.name == "fps" else (clause.name, clause.bound)

@@ -287,7 +287,7 @@ class Certificate:
         Args:
             most: `[3]`, upper limits of latency [s], energy [J] and area [mm^2]; inf where there is none.
         """
-        limits = dict(zip(OBJECTIVES, most, strict=True))
+        limits: dict[str, float] = dict(zip(OBJECTIVES, most, strict=True))
         for name, (given, bounded) in _CURVES.items():
             curve: Staircase = getattr(self.curves, name)
             for first, second, bound in ((given, bounded, curve), (bounded, given, curve.inverse)):

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections import abc
 from typing import Any
 
 import jax
@@ -35,10 +36,21 @@ from mohamjax.workload import Ensemble
 _WHOLE = ("generation", "evaluations", "front_size")
 
 
-def fingerprint(
+def marks_of(record: abc.Mapping[str, object]) -> dict[str, object]:
+    """The marks of a search that a checkpoint bears: a hash of all that decides what it does, and one of each part.
+
+    Args:
+        record: what decides, by the names by which users know the parts; JSON-able.
+    """
+    texts = {name: json.dumps(value, sort_keys=True, default=str) for name, value in record.items()}
+    parts = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
+    return {"fingerprint": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest(), "parts": parts}
+
+
+def search_marks(
     problem: DesignProblem, settings: Settings, designs: DesignFile | None = None, ensemble: Ensemble | None = None
-) -> str:
-    """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one.
+) -> dict[str, object]:
+    """The marks of the inputs and settings that decide what a search does; a checkpoint goes on only under the same.
 
     Args:
         problem: the problem.
@@ -56,32 +68,32 @@ def fingerprint(
     for name in loose:
         moham.pop(name)
     record = {
-        "layers": [plain(layer) for layer in application.layers],
+        "networks": [plain(layer) for layer in application.layers],
         "templates": [t.content_hash() for t in problem.resolved.templates],
         "technology": technology_hash(technology),
-        "static_energy": technology.static_share is not None,
+        "static energy": technology.static_share is not None,
         "package": package_to_dict(problem.package),
         "mapper": plain(settings.mapper),
-        "mapper_rates": named_rates(settings.mapper_rates),
-        "moham": moham,
-        "rates": named_rates(settings.rates),
-        "plan_rates": named_rates(settings.plan_rates),
-        "remap": plain(settings.remap),
+        "rates of the mapper": named_rates(settings.mapper_rates),
+        "sizes and rules of the search": moham,
+        "rates": [named_rates(settings.rates), named_rates(settings.plan_rates)],
+        "mapping again": plain(settings.remap),
         "requirements": problem.requirements.to_dict(),
-        "max_chiplets": problem.max_chiplets,
+        "most chiplets": problem.max_chiplets,
         "weights": settings.weights,
         "seed": settings.seed,
-        "designs": None if designs is None else designs.digest,
-        "version": __version__,
+        "injected designs": None if designs is None else designs.digest,
+        "version of mohamjax": __version__,
+        "within": settings.within,
     }
-    if settings.within is not None:
-        record["within"] = settings.within
     if any(network.asked for network in application.networks):
-        record["tenants"] = [(network.name, len(network.layers), network.asked) for network in application.networks]
+        record["deadlines and rates of networks"] = [
+            (network.name, len(network.layers), network.asked) for network in application.networks
+        ]
     if ensemble is not None:
-        record["models"] = [len(member.application.layers) for member in ensemble.models]
-        record["over"] = [ensemble.over, ensemble.weights.tolist()]
-    return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
+        members = [len(member.application.layers) for member in ensemble.models]
+        record["application models"] = [members, ensemble.over, ensemble.weights.tolist()]
+    return marks_of(record)
 
 
 def named_rates(rates: Rates | PlanRates | MapperRates) -> dict[str, float]:
@@ -102,20 +114,26 @@ def tables_hash(tables: MappingTables, seeds: Design | None) -> str:
     return digest.hexdigest()
 
 
-def check_same_search(saved: Checkpoint | None, marks: dict[str, str]) -> None:
+def check_same_search(saved: Checkpoint | None, marks: abc.Mapping[str, object]) -> None:
     """Complains where a checkpoint was written under other marks.
 
     Args:
         saved: the checkpoint; None where a search begins.
-        marks: hashes by name, those that the search has so far.
+        marks: those that the search has so far (`marks_of`).
 
     Raises:
-        InputError: one of them is another one there.
+        InputError: one of them is another one there; says which parts differ.
     """
-    if saved is not None and any(saved.meta.get(name) != mark for name, mark in marks.items()):
-        # Hours may be kept there: the way to keep them comes first.
-        remedy = "give the same again, or start without the argument `resume`"
-        raise saved.refused("of a search with other inputs or settings", remedy)
+    if saved is None or all(saved.meta.get(name) == mark for name, mark in marks.items()):
+        return
+    theirs, ours = saved.meta.get("parts"), marks.get("parts")
+    differing: list[str] = []
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        differing = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+    told = f" ({', '.join(differing)})" if differing else ""
+    # Hours may be kept there: the way to keep them comes first.
+    remedy = "give the same again, or start without the argument `resume`"
+    raise saved.refused(f"of a search with other inputs or settings{told}", remedy)
 
 
 def history_of(saved: Checkpoint) -> list[dict[str, Any]]:

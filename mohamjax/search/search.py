@@ -50,9 +50,9 @@ from mohamjax.search.resumed import (
     check_grown,
     check_same_search,
     check_state,
-    fingerprint,
     history_of,
     named_rates,
+    search_marks,
     tables_hash,
 )
 from mohamjax.search.seeding import seed_designs
@@ -227,7 +227,7 @@ class Search:
         if self.designs is not None:
             check_injected(self.designs, self.problem.application, self.problem.resolved.templates)
         self._keys = search_keys(settings.seed)
-        self._marks = {"fingerprint": fingerprint(self.problem, settings, self.designs, self.ensemble)}
+        self._marks = search_marks(self.problem, settings, self.designs, self.ensemble)
         self._saved: Checkpoint | None = None
         self._precompilation: Precompilation | None = None
         if not self.resume:

@@ -8,8 +8,6 @@ that, and a resumed search goes on as if nothing had been.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,7 +21,7 @@ from mohamjax.hardware import PackageParameters, Technology, package_to_dict, te
 from mohamjax.mapping import Mapping
 from mohamjax.runtime.programs import machinery
 from mohamjax.runtime.struct import plain, put, shown_briefly
-from mohamjax.search.resumed import check_same_search
+from mohamjax.search.resumed import check_same_search, marks_of
 from mohamjax.search.stores import Checkpoint, CheckpointStore
 from mohamjax.unico import fidelity, gp, proposals
 from mohamjax.unico.bracket import MappingSearch, Searched, measured, run_bracket
@@ -437,25 +435,25 @@ class HardwareSearch:
             )
         )
 
-    def fingerprint(self) -> str:
-        """Hash of what decides a search; a checkpoint goes on only under the same one."""
+    def marks(self) -> dict[str, object]:
+        """The marks of what decides a search; a checkpoint goes on only under the same."""
         problem = self.problem
         record = {
-            "layers": [plain(layer) for layer in problem.application.layers],
+            "networks": [plain(layer) for layer in problem.application.layers],
             "space": [plain(axis) for axis in problem.space.axes],
             "templates": [t.content_hash() for t in problem.space.variants],
             "technology": technology_hash(problem.technology),
             "package": package_to_dict(problem.package),
-            "config": plain(self.config),
-            "version": __version__,
+            "settings": plain(self.config),
+            "version of mohamjax": __version__,
         }
-        return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
+        return marks_of(record)
 
     def save(self, store: CheckpointStore) -> None:
         """Keeps what it takes to go on."""
         tree = {"history": _plain_tree(self.history), "hyper": None if self.hyper is None else _leaves(self.hyper)}
         meta = {
-            "fingerprint": self.fingerprint(),
+            **self.marks(),
             "rows": len(self.history),
             "batch": self.batch,
             "seconds": self.seconds,
@@ -469,7 +467,7 @@ class HardwareSearch:
         Raises:
             InputError: it is damaged, or of another search.
         """
-        check_same_search(saved, {"fingerprint": self.fingerprint()})
+        check_same_search(saved, self.marks())
         try:
             rows, self.batch = int(saved.meta["rows"]), int(saved.meta["batch"])
             self.seconds = [float(s) for s in saved.meta["seconds"]]
