@@ -1,10 +1,10 @@
 """How much earlier the networks of a design are ready when its layers are put in another order.
 
-For every scenario and seed a search without its last step, and then that step (`search.ordering`) on its front. "ready"
-is when the last layer of a network has ended; the last network of a design is left out, as it decides on the latency.
-Its mean and least are in shares of what they were: 0.6 says that networks are ready after 60 % of the time. "latency" is
-that of designs whose last network is earlier as well. That no network is later, that latency is no larger and that
-energy and area are the same to the last bit is asserted.
+For every scenario and seed a search without its last step, and then that step (`search.ordering`) on its front.
+"ready" is when the last layer of a network has ended; the last network of a design is left out, as it decides on the
+latency. Its mean and least are shares of what they were: 0.6 says that networks are ready after 60 % of the time. The
+column of latency counts designs whose last network is earlier as well, with shares of the latency. That no network is
+later, that latency is no larger and that energy and area are the same to the last bit is asserted.
 
     python experiments/ready_times.py --seeds 2 --out experiments/results/ready_times.md
 """
