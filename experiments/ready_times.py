@@ -4,7 +4,8 @@ For every scenario and seed a search without its last step, and then that step (
 "ready" is when the last layer of a network has ended; the last network of a design is left out, as it decides on the
 latency. Its mean and least are shares of what they were: 0.6 says that networks are ready after 60 % of the time. The
 column of latency counts designs whose last network is earlier as well, with shares of the latency. That no network is
-later, that latency is no larger and that energy and area are the same to the last bit is asserted.
+later, that latency is no larger and that energy and area are the same to the last bit is asserted. Seconds include
+compiling where shapes are new, as they are for the first seed of a scenario.
 
     python experiments/ready_times.py --seeds 2 --out experiments/results/ready_times.md
 """

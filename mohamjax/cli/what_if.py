@@ -154,8 +154,8 @@ def answer(
         candidates = whatif.candidates_of(evaluated, [row["design_id"] for row in rows if row["valid"]])
         found, told = _answered(arguments, candidates, terminal.answering)
     if isinstance(found, whatif.Sensitivities) and arguments.out is None:
-        rows = len(found.names) * len(found.parameters) * 3
-        print(told, f"--out FILE keeps all {rows:,} rows of the table; - writes them here", sep="\n")
+        number = len(found.names) * len(found.parameters) * 3
+        print(told, f"--out FILE keeps all {number:,} rows of the table; - writes them here", sep="\n")
     else:
         write(arguments.out, columns_csv(found.table()))
         print(told, file=sys.stderr)
@@ -187,7 +187,8 @@ def _answered(
 
 def _strongest(found: Sensitivities, stream: IO[str]) -> str:
     """The parameters that matter most for each objective, as a table for a stream."""
-    strong, rows = found.strongest(_MOST), [("objective", "parameter", "elasticity", "5 %", "95 %")]
+    strong = found.strongest(_MOST)
+    rows: list[tuple[str, ...]] = [("objective", "parameter", "elasticity", "5 %", "95 %")]
     for m, objective in enumerate(("latency", "energy", "area")):
         for p in strong.rows[m]:
             name = found.parameters[p].name + (" (doubled)" if found.methods[p] == "doubling" else "")

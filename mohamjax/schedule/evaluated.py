@@ -216,7 +216,7 @@ def with_orders(evaluated: Evaluated, order: np.ndarray, number: int, periods: i
     with jax.enable_x64(True):
         evaluation = evaluation_again(evaluated, periods)
         own = sized(jax.tree.map(np.asarray, designs), evaluated.tables.capacity.shape[3])
-        reports = run_blocks(_reports, own, evaluation, _width(number))
+        reports = run_blocks(_reports, own, evaluation, block_width(number))
     return dataclasses.replace(evaluated, designs=designs, reports=reports)
 
 

@@ -103,7 +103,8 @@ class Sensitivities:
         order = np.lexsort((-reach, -np.abs(quantiles[1])), axis=0)
         strong = reach > 0.01 * reach.max(axis=0, initial=0.0)
         rows = tuple(tuple(int(p) for p in order[:, m] if strong[p, m])[:most] for m in range(3))
-        return Strongest(*quantiles, rows=rows, designs=len(values))
+        low, middle, high = (np.asarray(x) for x in quantiles)
+        return Strongest(low, middle, high, rows=rows, designs=len(values))
 
     def table(self) -> dict[str, np.ndarray]:
         """Tidy columns: a row for every design, parameter and objective, objectives fastest.
