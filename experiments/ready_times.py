@@ -21,7 +21,6 @@ from mohamjax.schedule import network_latencies
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.front import front_index
 from mohamjax.search.ordering import Ordering, orderings, reordered
-from mohamjax.search.settings import Settings
 from mohamjax.workload import SCENARIOS
 
 
@@ -58,7 +57,7 @@ def main() -> None:
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
     parser.add_argument("--budget", default="tiny")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=Settings.preset("tiny").moham.end_orders)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     arguments = parser.parse_args()
     report = Report()

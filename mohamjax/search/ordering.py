@@ -75,8 +75,8 @@ class Ordering:
         """For a line of progress."""
         tried = plural(self.evaluations, "schedule")
         return (
-            f"networks are ready earlier in {self.changed:,} of {plural(len(self.order), 'design')}, "
-            f"later in none ({tried} tried in {plural(self.rounds, 'round')}, {self.seconds:.1f} s)"
+            f"round {self.rounds}: networks are ready earlier in {self.changed:,} of "
+            f"{plural(len(self.order), 'design')}, later in none ({tried} tried, {self.seconds:.1f} s)"
         )
 
 

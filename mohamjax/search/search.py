@@ -514,26 +514,30 @@ class Search:
     def _ordered(self, shown: Evaluated, number: int) -> tuple[Evaluated, Ordering | None]:
         """Designs with orders in which networks are ready earlier, and what it took; None where nothing was tried.
 
-        Those with which a design no longer keeps the requirements (power rises where latency falls) are left.
+        A design that would no longer keep the requirements with its new order (power rises where latency falls) keeps
+        the one that it has.
 
         Args:
             shown: the designs.
             number: of those that were evaluated together with them.
         """
         config, ordering = self.settings.moham, None
-        if self._interrupted or not config.end_orders:
+        if self._interrupted or not config.end_orders or len(shown.application.networks) < 2:
             return shown, None
+        self._listener.announce(
+            f"ordering the layers of {plural(len(shown), 'design')} so that networks are ready earlier"
+        )
         try:
             for done in orderings(shown, config.end_orders, config.periods):
                 ordering = done
+                self._listener.announce(str(done))
         except KeyboardInterrupt:
             # Orders of the rounds until then are as good.
             if self._several:
                 raise
             self._stop()
         if ordering is None:
-            return shown, ordering
-        self._listener.announce(str(ordering))
+            return shown, None
         found = reordered(shown, ordering, number, config.periods)
         lost = np.flatnonzero(~keeps(self._limited.resolved, _reached(found)))
         return found if not lost.size else replaced(found, lost, shown.take(lost)), ordering

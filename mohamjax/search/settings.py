@@ -36,17 +36,17 @@ class Budget:
 BUDGETS = {
     "tiny": Budget(
         MapperConfig(population=48, generations=8, descent=8),
-        MohamConfig(population=128, generations=40, seed_batches=8, end_orders=4),
+        MohamConfig(population=128, generations=40, seed_batches=8, end_orders=2),
         RemapConfig(every=0),
     ),
     "small": Budget(
         MapperConfig(population=96, generations=15),
-        MohamConfig(population=250, generations=200, archive=2048, end_batches=24, end_rounds=100, end_orders=8),
+        MohamConfig(population=250, generations=200, archive=2048, end_batches=24, end_rounds=100, end_orders=4),
         RemapConfig(every=70),  # two rounds; after one, chiplets of data-center gain another 5 % from the next
     ),
     "paper": Budget(
         MapperConfig(population=120, generations=15),
-        MohamConfig(population=250, generations=300, archive=2048, end_batches=24, end_rounds=100, end_orders=8),
+        MohamConfig(population=250, generations=300, archive=2048, end_batches=24, end_rounds=100, end_orders=4),
         RemapConfig(),
     ),
 }
