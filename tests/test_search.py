@@ -70,7 +70,14 @@ def test_what_if_questions_about_a_front(results, tmp_path, capsys):
     np.testing.assert_allclose(objectives(rows[: len(front)]), objectives(front), rtol=1e-9)
     assert np.median(objectives(rows[-len(front) :])[:, 0] / objectives(front)[:, 0]) <= 1
     assert main([*asked, "--sensitivities"]) == 0
-    assert {row["method"] for row in table(tmp_path / "out.csv")} == {"exact", "difference", "doubling"}
+    whole = table(tmp_path / "out.csv")
+    assert {row["method"] for row in whole} == {"exact", "difference", "doubling"}
+    assert "parameters that matter most" in capsys.readouterr().err
+    assert main([*asked[:3], "--sensitivities"]) == 0
+    shown = capsys.readouterr().out
+    assert f"--out FILE keeps all {len(whole):,} rows" in shown and "nominal" not in shown
+    counts = [sum(line.startswith(f"{name} ") for line in shown.splitlines()) for name in ("latency", "energy", "area")]
+    assert all(0 < count <= 10 for count in counts)
     assert main([*asked, "--uncertainty", "0", "--samples", "3"]) == 0
     sure = {(row["in_front"], row["probability"]) for row in table(tmp_path / "out.csv")}
     assert ("1", "1.0") in sure and sure <= {("1", "1.0"), ("0", "0.0")}

@@ -23,6 +23,7 @@ def problem(seed: int, pinned: bool) -> ListScheduler:
         pin[[2, 5]] = 0
     return ListScheduler(
         unique=unique,
+        network=np.zeros(LAYERS, int),
         predecessors=predecessors,
         able=count[unique] > 0,
         pin=pin,
@@ -109,6 +110,7 @@ def test_a_layer_that_many_wait_for_goes_first_under_heft_and_the_longest_under_
     """Layer 0 (1 cycle) starts a chain of 1 + 5; layer 2 (4 cycles) stands alone: upward ranks 6, 5, 4."""
     it = ListScheduler(
         unique=np.arange(3),
+        network=np.array([0, 0, 1]),
         predecessors=[[], [0], []],
         able=np.ones((3, 1), bool),
         pin=np.full(3, -1),
@@ -119,3 +121,20 @@ def test_a_layer_that_many_wait_for_goes_first_under_heft_and_the_longest_under_
     heft, lpt = (it.plans([(0, 0)], priority) for priority in PRIORITIES)
     assert heft.order[0].tolist() == [0, 1, 2] and heft.estimate[0, 0] == 6
     assert lpt.order[0].tolist() == [2, 0, 1] and lpt.tile[0].tolist() == [1, 1, 0]
+
+
+def test_of_layers_alike_those_of_the_network_with_less_work_go_first():
+    """Network 0 is 3 then 2, network 1 is 2 alone: ranks 5, 2, 2, and under LPT 2 and 2 once 3 is taken."""
+    it = ListScheduler(
+        unique=np.array([0, 1, 1]),
+        network=np.array([0, 0, 1]),
+        predecessors=[[], [0], []],
+        able=np.ones((3, 1), bool),
+        pin=np.full(3, -1),
+        count=np.ones((2, 1), int),
+        objectives=np.ones((2, 1, 1, 3)),
+        duration=np.array([3.0, 2.0]).reshape(2, 1, 1),
+    )
+    for priority in PRIORITIES:
+        plan = it.plans([(0,)], priority)
+        assert plan.order[0].tolist() == [0, 2, 1] and plan.estimate[0, 0] == 7

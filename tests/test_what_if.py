@@ -325,6 +325,20 @@ def test_a_number_that_is_zero_has_a_derivative_but_no_elasticity(found):
     assert np.all(found.elasticity[:, row] == 0)
 
 
+def test_the_strongest_are_those_of_a_plain_ranking(found):
+    """By median over the designs; what is left out is no stronger than what is there, or next to nothing."""
+    for most in (1, 3, 100):
+        strong = found.strongest(most)
+        assert strong.designs == len(found.names)
+        for m, row in enumerate(strong.rows):
+            middle = np.abs(np.nan_to_num(np.nanmedian(found.elasticity[:, :, m], axis=0)))
+            np.testing.assert_allclose(np.abs(strong.middle[:, m]), middle)
+            assert 0 < len(row) <= most and all(middle[a] >= middle[b] for a, b in itertools.pairwise(row))
+            rest = sorted(set(range(len(middle))) - set(row))
+            assert len(row) < most or all(middle[p] <= middle[row[-1]] for p in rest)
+            assert (strong.low[:, m] <= strong.middle[:, m]).all() and (strong.middle <= strong.high).all()
+
+
 def test_sensitivities_are_a_tidy_table(found):
     table = found.table()
     assert list(table) == [

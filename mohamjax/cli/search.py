@@ -457,6 +457,7 @@ def _searched(
         f"searching at {timings['designs_per_s']:,.0f} designs/s": "search_s",
         "finishing the front": "finish_s",
         "evaluating the front again in double precision": "reevaluation_s",
+        "ordering layers": "ordering_s",
         "drawing figures": "figures_s",
     }
     # What did not happen, or would read 0.0 s, is left out.

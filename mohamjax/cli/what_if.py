@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from mohamjax.cli.options import positive, refuse
 from mohamjax.cli.outputs import write
+from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import plural
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from mohamjax.whatif.variant import Told
 
 _SAMPLES = 1000
+
+_MOST = 10
+"""Parameters that are shown for each objective."""
 
 
 def _varied(text: str) -> tuple[str, str]:
@@ -59,7 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--sensitivities",
         action="store_true",
-        help="how much each objective follows each number of the hardware: derivatives and elasticities",
+        help="how much each objective follows each number of the hardware: shows the ten that matter most for each "
+        "objective; with --out FILE a table of all derivatives and elasticities",
     )
     group.add_argument(
         "--uncertainty",
@@ -148,8 +153,12 @@ def answer(
     with terminal.waiting("evaluating the designs on other hardware"):
         candidates = whatif.candidates_of(evaluated, [row["design_id"] for row in rows if row["valid"]])
         found, told = _answered(arguments, candidates, terminal.answering)
-    write(arguments.out, columns_csv(found.table()))
-    print(told, file=sys.stderr)
+    if isinstance(found, whatif.Sensitivities) and arguments.out is None:
+        number = len(found.names) * len(found.parameters) * 3
+        print(told, f"--out FILE keeps all {number:,} rows of the table; - writes them here", sep="\n")
+    else:
+        write(arguments.out, columns_csv(found.table()))
+        print(told, file=sys.stderr)
     if arguments.figures is not None:
         with terminal.waiting("drawing figures"):
             _draw(arguments, found)
@@ -166,12 +175,29 @@ def _answered(
         told = f"{plural(len(candidates), 'design')} on {plural(len(found.settings), 'variant')}"
     elif arguments.sensitivities:
         found = whatif.sensitivities(candidates, progress=progress)
+        stream = sys.stdout if arguments.out is None else sys.stderr
         told = f"{plural(len(candidates), 'design')}, {plural(len(found.parameters), 'parameter')}"
+        told += f"\n{_strongest(found, stream)}"
     else:
         spread = arguments.uncertainty[0][1] if not arguments.uncertainty[0][0] else dict(arguments.uncertainty)
         found = whatif.uncertainty(candidates, spread, arguments.samples or _SAMPLES, arguments.seed, progress)
         told = _certainty(found)
     return found, told
+
+
+def _strongest(found: Sensitivities, stream: IO[str]) -> str:
+    """The parameters that matter most for each objective, as a table for a stream."""
+    strong = found.strongest(_MOST)
+    rows: list[tuple[str, ...]] = [("objective", "parameter", "elasticity", "5 %", "95 %")]
+    for m, objective in enumerate(("latency", "energy", "area")):
+        for p in strong.rows[m]:
+            name = found.parameters[p].name + (" (doubled)" if found.methods[p] == "doubling" else "")
+            rows.append((objective, name, *(f"{x[p, m]:.3g}" for x in (strong.middle, strong.low, strong.high))))
+    about = (
+        f"The {_MOST} parameters that matter most for each objective. Elasticity: per cent by which the objective "
+        "grows where the parameter grows by one, median of the designs, and what 5 and 95 % of them are below."
+    )
+    return f"{lines(about, stream)}\n{fitted(rows, stream)}"
 
 
 def _certainty(found: Uncertainty) -> str:

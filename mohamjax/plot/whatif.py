@@ -242,18 +242,11 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
         title: of the figure.
         most: parameters for each objective; those that nowhere reach 1 % of the strongest are left out.
     """
-    values = found.elasticity[np.isfinite(found.objectives).all(axis=1)]
-    if not len(values):
+    strong = found.strongest(most)
+    if not strong.designs:
         raise InputError("no design runs", item="figures", remedy="give designs that run")
-    known = np.isfinite(values).any(axis=0)  # [P, 3]
-    quantiles = np.zeros((3, *known.shape))
-    for p, m in np.argwhere(known):
-        quantiles[:, p, m] = np.nanquantile(values[:, p, m], (0.05, 0.5, 0.95))
-    low, middle, high = quantiles[0], quantiles[1], quantiles[2]
-    reach = np.abs(quantiles).max(axis=0)
-    order = np.lexsort((-reach, -np.abs(middle)), axis=0)
-    strong = reach > 0.01 * reach.max(axis=0, initial=0.0)
-    rows = [[p for p in order[:, m] if strong[p, m]][:most] for m in range(3)]
+    low, middle, high = strong.low, strong.middle, strong.high
+    rows = [list(row) for row in strong.rows]
     height = max(3, *(len(row) for row in rows))
     figure = new_figure(14.0, 1.5 + 0.27 * height)
     for m, (axes, row) in enumerate(zip(figure.subplots(1, 3), rows, strict=True)):
@@ -266,7 +259,7 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
             color=[PALETTE[5] if middle[p, m] > 0 else PALETTE[0] for p in row],
             zorder=2,
         )
-        if len(values) > 1:
+        if strong.designs > 1:
             axes.hlines(place, low[row, m], high[row, m], color="0.15", lw=1.1, zorder=3)
         names = [f"{found.parameters[p].name}{' (×2)' * (found.methods[p] == 'doubling')}" for p in row]
         axes.set_yticks(place, [clean(name, 42) for name in names], parse_math=False)
@@ -279,9 +272,9 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
             axes.text(0.5, 0.5, "follows none of them", ha="center", va="center", transform=axes.transAxes)
     handles: list[Patch | Line2D] = [Patch(facecolor=PALETTE[5]), Patch(facecolor=PALETTE[0])]
     labels = ["grows with the parameter", "falls (% per 1 % of the parameter)"]
-    if len(values) > 1:
+    if strong.designs > 1:
         handles.append(Line2D([], [], color="0.15", lw=1.1))
-        labels.append(f"5 to 95 % of {plural(len(values), 'design')}; bars are the median")
+        labels.append(f"5 to 95 % of {plural(strong.designs, 'design')}; bars are the median")
     legend_below(figure, handles, labels)
     heading(figure, title)
     return figure

@@ -2,6 +2,7 @@
 
 On a fixed package, layers are taken by upward rank (longest remaining path, mean durations; HEFT) or, among those
 whose predecessors have been taken, the longest first (LPT-EFT), and each goes to the chiplet where it would end first.
+Of layers between which neither decides, those of the network with less work go first, so that it is ready earlier.
 Which mapping a layer takes on a template follows from one rule for all layers: the best in one objective among those
 whose own hardware is no larger than a cap. A chiplet is as large as its largest mapping, so that a cap that all layers
 keep is what makes small chiplets. Runs on the host once, before the search, all schedules side by side.
@@ -108,6 +109,7 @@ class ListScheduler:
 
     Attributes:
         unique: `[L]` int, unique layer of each layer.
+        network: `[L]` int, network of each layer.
         predecessors: per layer, its direct predecessors.
         able: `[L, T]` bool, templates that a layer may run on.
         pin: `[L]` int, the one chiplet of the package that a layer may run on, -1 where it is free.
@@ -117,6 +119,7 @@ class ListScheduler:
     """
 
     unique: np.ndarray
+    network: np.ndarray
     predecessors: Sequence[Sequence[int]]
     able: np.ndarray
     pin: np.ndarray
@@ -228,7 +231,11 @@ class ListScheduler:
         return self.by_upward_rank(mean) if priority == "heft" else self.by_longest_ready(mean)
 
     def by_longest_ready(self, duration: np.ndarray) -> np.ndarray:
-        """Among the layers whose predecessors have been taken always the longest next, `[B, L]` from `[B, L]`."""
+        """Among the layers whose predecessors have been taken always the longest next, `[B, L]` from `[B, L]`.
+
+        Of several the first of the network with least work.
+        """
+        work = self._work(duration)
         rows, layers = duration.shape
         batch = np.arange(rows)
         followers: list[list[int]] = [[] for _ in range(layers)]
@@ -240,14 +247,19 @@ class ListScheduler:
         waiting = np.broadcast_to(waiting, (rows, layers + 1)).copy()
         order = np.zeros((rows, layers), np.int32)
         for place in range(layers):
-            layer = np.argmax(np.where(waiting[:, :layers] == 0, duration, -np.inf), axis=1)
+            length = np.where(waiting[:, :layers] == 0, duration, -np.inf)
+            tied = length == length.max(axis=1, keepdims=True)
+            layer = np.argmin(np.where(tied, work, np.inf), axis=1)
             order[:, place] = layer
             waiting[batch, layer] = -1
             waiting[batch[:, None], after[layer]] -= 1
         return order
 
     def by_upward_rank(self, duration: np.ndarray) -> np.ndarray:
-        """Layers by falling longest remaining path: topological orders `[B, L]` from durations `[B, L]`."""
+        """Layers by falling longest remaining path: topological orders `[B, L]` from durations `[B, L]`.
+
+        Of layers of different networks with equal paths, those of the network with less work come first.
+        """
         rank = duration.astype(float)
         depth = np.zeros(rank.shape[1], int)
         # Layers are numbered in a topological order, so that one pass from the end sees successors first.
@@ -257,7 +269,13 @@ class ListScheduler:
                 depth[p] = max(depth[p], depth[layer] + 1)
         # Equal ranks (zero durations) fall back on the depth, so that dependencies are always kept.
         number = np.broadcast_to(np.arange(rank.shape[1]), rank.shape)
-        return np.lexsort((number, np.broadcast_to(-depth, rank.shape), -rank)).astype(np.int32)
+        keys = number, np.broadcast_to(-depth, rank.shape), self._work(duration), -rank
+        return np.lexsort(keys).astype(np.int32)
+
+    def _work(self, duration: np.ndarray) -> np.ndarray:
+        """`[B, L]`, of each layer the sum of the durations `[B, L]` of its network."""
+        own = self.network == np.arange(self.network.max(initial=-1) + 1)[:, None]
+        return (duration @ own.T)[:, self.network]
 
 
 def padded_rows(rows: Sequence[Sequence[int]], length: int, filler: int) -> np.ndarray:
@@ -277,6 +295,7 @@ def list_scheduler(setup: Setup, tables: MappingTables, resolved: ResolvedRequir
     seats[resolved.fixed] = np.arange(len(resolved.fixed))
     return ListScheduler(
         unique=unique,
+        network=np.asarray(application.network_of_layer),
         predecessors=[layer.predecessors for layer in application.layers],
         able=able & resolved.allowed,
         pin=seats[resolved.pin],

@@ -183,6 +183,43 @@ def reevaluate(
     )
 
 
+def evaluation_again(evaluated: Evaluated, periods: int = 4) -> EvaluationArrays:
+    """What designs were evaluated by (`reevaluate`), for others like them; inside `jax.enable_x64`.
+
+    Args:
+        evaluated: designs whose chiplets are just large enough, in double precision.
+        periods: as in `reevaluate`.
+    """
+    tables = evaluated.tables
+    levels = tables.capacity.shape[3]
+    given = sized(evaluated.designs, levels)
+    return evaluation_arrays(
+        evaluated,
+        tables,
+        padded_layers=np.shape(evaluated.designs.order)[1],
+        given=(np.asarray(given.design.template).reshape(-1), np.asarray(given.fanout).reshape(-1, levels, 2)),
+        arrays=evaluated.machines(levels, np.float64),
+        periods=periods if of_frames(evaluated.measures) else None,
+    )
+
+
+def with_orders(evaluated: Evaluated, order: np.ndarray, number: int, periods: int = 4) -> Evaluated:
+    """The designs with other orders of their layers, evaluated by the program that evaluated them.
+
+    Args:
+        evaluated: designs as in `evaluation_again`, `[N]`, N >= 1.
+        order: `[N, L]` int32, topological.
+        number: of designs that were evaluated together with these, which decides on the program.
+        periods: as in `reevaluate`.
+    """
+    designs = dataclasses.replace(evaluated.designs, order=np.asarray(order, np.int32))
+    with jax.enable_x64(True):
+        evaluation = evaluation_again(evaluated, periods)
+        own = sized(jax.tree.map(np.asarray, designs), evaluated.tables.capacity.shape[3])
+        reports = run_blocks(_reports, own, evaluation, block_width(number))
+    return dataclasses.replace(evaluated, designs=designs, reports=reports)
+
+
 def network_latencies(evaluated: Evaluated) -> np.ndarray:
     """`[N, networks]` float, seconds until the last layer of each network has ended."""
     owner = np.asarray(evaluated.application.network_of_layer)

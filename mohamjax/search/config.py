@@ -98,6 +98,8 @@ class MohamConfig:
         end_rounds: rounds of closing the front over places after that, at most: they end when no design that stands for
             the front is dominated by one with other places for its chiplets, or with one chiplet less
             (`search.places`). Only where plans are searched; 0 for none.
+        end_orders: rounds of ordering the layers of the result's designs so that networks other than the last are
+            ready earlier, at most (`search.ordering`); 0 for none.
         result: `archive`: the front of all that was evaluated; or `population`: that of the last population, as MOHaM
             has it, with the archive beside it.
         orders: random topological orders that random individuals draw from.
@@ -125,6 +127,7 @@ class MohamConfig:
     delta: float = 0.02
     end_batches: int = 0
     end_rounds: int = 0
+    end_orders: int = 0
     result: str = "archive"
     orders: int = 512
     chunk: int = 5
@@ -134,7 +137,7 @@ class MohamConfig:
         check_whole(self, "search settings", {
             "population": 4, "generations": 0, "archive": 8, "front": 8, "islands": 1,
             "migration": 0, "periods": 2, "seed_batches": 1, "window": 1, "end_batches": 0, "end_rounds": 0,
-            "orders": 1, "chunk": 1,
+            "end_orders": 0, "orders": 1, "chunk": 1,
         })  # fmt: skip
         for name in ("immigrants", "delta"):
             value = getattr(self, name)

@@ -36,6 +36,7 @@ from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.finish import finished
 from mohamjax.search.generations import Generations
 from mohamjax.search.moham import genetic_problem
+from mohamjax.search.ordering import orderings
 from mohamjax.search.places import closing
 from mohamjax.search.settings import Settings
 from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
@@ -154,7 +155,7 @@ class Precompilation:
         after = np.bincount([p for needs in before for p in needs], minlength=1)
         kinds = room_for(np.array(application.unique_of_layer), resolved.allowed, resolved.pin)
         return (
-            "precompilation", len(layers), len(application.unique_layers),
+            "precompilation", len(layers), len(application.unique_layers), len(application.networks),
             max(map(len, before)), int(after.max()), kinds,
             tuple(template.content_hash() for template in resolved.templates),
             settings.moham, settings.mapper.entries, settings.remap, problem.package, problem.max_chiplets,
@@ -242,3 +243,6 @@ class Precompilation:
         found = reevaluate(setup, tables.mapping, few, designs, measures=goals.objectives, periods=goals.periods)
         self._go_on()
         scenario_bounds(setup, found.tables, found.wires)
+        if config.end_orders:
+            self._go_on()
+            collections.deque(orderings(found.take(np.arange(1)), 1, goals.periods), maxlen=0)

@@ -60,7 +60,8 @@ def search_marks(
     """
     application, technology = problem.application, problem.technology
     moham = dataclasses.asdict(settings.moham)
-    loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches", "end_rounds", "result"]
+    loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches", "end_rounds"]
+    loose += ["end_orders", "result"]
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
     loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
     loose += ["objectives"] * (settings.moham.objectives == DEFAULT)

@@ -41,6 +41,7 @@ from mohamjax.search.generations import Generations, Progress, state_like
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.listener import Listener, heard
 from mohamjax.search.moham import designs_of
+from mohamjax.search.ordering import Ordering, orderings, reordered, replaced
 from mohamjax.search.places import Closing
 from mohamjax.search.plans import Plan
 from mohamjax.search.precompile import Precompilation
@@ -75,7 +76,7 @@ class SearchResult:
         history: one row per generation, the columns of `history.csv`.
         config: everything needed to repeat the search; plain data.
         timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s`, of it `closing_s`,
-            `reevaluation_s`; and `designs_per_s`.
+            `reevaluation_s`, `ordering_s`; and `designs_per_s`.
         tables: the Pareto tables that the search used.
         interrupted: the search was stopped by hand before its end.
         plans: of the front's designs, leading axis `[N]`; None for a search of layers.
@@ -116,7 +117,7 @@ class Explored:
             come to its end.
         history: as in `SearchResult`, and so are those that follow.
         config: `SearchResult.config`.
-        timings: all but `reevaluation_s`.
+        timings: all but `reevaluation_s` and `ordering_s`.
         interrupted: as in `SearchResult`.
     """
 
@@ -491,16 +492,55 @@ class Search:
         whole = evaluated.take(front)
         closed = None if explored.closed is None else explored.closed[front]
         few = chosen_rows(whole.objectives, whole.offsets, explored.box, self.settings, self._listener.announce, closed)
+        reevaluation_s = time.perf_counter() - tick
+        shown, ordering = self._ordered(whole.take(few), len(evaluated))
+        last = front_index(shown.objectives)
+        own = {} if ordering is None else {"ordering": ordering.counts}
         return SearchResult(
-            front=whole.take(few),
+            front=shown.take(last),
             history=explored.history,
-            config=explored.config,
-            timings={**explored.timings, "reevaluation_s": time.perf_counter() - tick},
+            config=explored.config | own,
+            timings={
+                **explored.timings,
+                "reevaluation_s": reevaluation_s,
+                "ordering_s": time.perf_counter() - tick - reevaluation_s,
+            },
             tables=explored.tables,
-            interrupted=explored.interrupted,
-            plans=None if explored.plans is None else take(explored.plans, front[few]),
+            interrupted=self._interrupted,
+            plans=None if explored.plans is None else take(explored.plans, front[few][last]),
             archive=archive,
         )
+
+    def _ordered(self, shown: Evaluated, number: int) -> tuple[Evaluated, Ordering | None]:
+        """Designs with orders in which networks are ready earlier, and what it took; None where nothing was tried.
+
+        A design that would no longer keep the requirements with its new order (power rises where latency falls) keeps
+        the one that it has.
+
+        Args:
+            shown: the designs.
+            number: of those that were evaluated together with them.
+        """
+        config, ordering = self.settings.moham, None
+        if self._interrupted or not config.end_orders or len(shown.application.networks) < 2:
+            return shown, None
+        self._listener.announce(
+            f"ordering the layers of {plural(len(shown), 'design')} so that networks are ready earlier"
+        )
+        try:
+            for done in orderings(shown, config.end_orders, config.periods):
+                ordering = done
+                self._listener.announce(str(done))
+        except KeyboardInterrupt:
+            # Orders of the rounds until then are as good.
+            if self._several:
+                raise
+            self._stop()
+        if ordering is None:
+            return shown, None
+        found = reordered(shown, ordering, number, config.periods)
+        lost = np.flatnonzero(~keeps(self._limited.resolved, _reached(found)))
+        return found if not lost.size else replaced(found, lost, shown.take(lost)), ordering
 
 
 def _host_designs(genes: Any, rows: tuple[np.ndarray, ...]) -> Design:

@@ -36,17 +36,17 @@ class Budget:
 BUDGETS = {
     "tiny": Budget(
         MapperConfig(population=48, generations=8, descent=8),
-        MohamConfig(population=128, generations=40, seed_batches=8),
+        MohamConfig(population=128, generations=40, seed_batches=8, end_orders=2),
         RemapConfig(every=0),
     ),
     "small": Budget(
         MapperConfig(population=96, generations=15),
-        MohamConfig(population=250, generations=200, archive=2048, end_batches=24, end_rounds=100),
+        MohamConfig(population=250, generations=200, archive=2048, end_batches=24, end_rounds=100, end_orders=4),
         RemapConfig(every=70),  # two rounds; after one, chiplets of data-center gain another 5 % from the next
     ),
     "paper": Budget(
         MapperConfig(population=120, generations=15),
-        MohamConfig(population=250, generations=300, archive=2048, end_batches=24, end_rounds=100),
+        MohamConfig(population=250, generations=300, archive=2048, end_batches=24, end_rounds=100, end_orders=4),
         RemapConfig(),
     ),
 }
@@ -122,7 +122,13 @@ class Settings:
         base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham, remap=chosen.remap)
         if preset != "default":
             moham = dataclasses.replace(
-                base.moham, genes="layers", seeded=True, archive=512, survival="crowding", end_rounds=0
+                base.moham,
+                genes="layers",
+                seeded=True,
+                archive=512,
+                survival="crowding",
+                end_rounds=0,
+                end_orders=0,
             )
             base = dataclasses.replace(base, moham=moham, remap=RemapConfig(every=0))
         if preset == "paper":
@@ -154,6 +160,7 @@ def as_printed(settings: Settings) -> Settings:
     moham = dataclasses.replace(
         settings.moham, genes="instances", result="population", immigrants=0.0, archive=512, survival="crowding",
         scale="linear", rate_unit="individual", seeded=False, end_batches=0, end_rounds=0,
+        end_orders=0,
     )  # fmt: skip
     medea, sizes = mapper_preset("medea"), settings.mapper
     assert medea.config is not None

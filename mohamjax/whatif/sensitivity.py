@@ -46,6 +46,26 @@ _WHOLE = ("size", "count")
 
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
+class Strongest:
+    """What matters most, over the designs that run.
+
+    Attributes:
+        low: `[P, 3]` float, the elasticity that 5 % of the designs are below; 0 where there is none.
+        middle: likewise the median.
+        high: likewise what 95 % are below.
+        rows: for each objective the numbers of its parameters, the strongest first.
+        designs: that run.
+    """
+
+    low: np.ndarray
+    middle: np.ndarray
+    high: np.ndarray
+    rows: tuple[tuple[int, ...], ...]
+    designs: int
+
+
+@shown_briefly
+@dataclasses.dataclass(frozen=True)
 class Sensitivities:
     """How much objectives follow parameters.
 
@@ -66,6 +86,25 @@ class Sensitivities:
     objectives: np.ndarray
     derivative: np.ndarray
     elasticity: np.ndarray
+
+    def strongest(self, most: int) -> Strongest:
+        """The parameters that matter most for each objective, by the median of their elasticities over the designs.
+
+        Args:
+            most: parameters for each objective; those that nowhere reach 1 % of the strongest are left out, and where
+                no design runs all are.
+        """
+        values = self.elasticity[np.isfinite(self.objectives).all(axis=1)]
+        known = np.isfinite(values).any(axis=0)  # [P, 3]
+        quantiles = np.zeros((3, *known.shape))
+        for p, m in np.argwhere(known):
+            quantiles[:, p, m] = np.nanquantile(values[:, p, m], (0.05, 0.5, 0.95))
+        reach = np.abs(quantiles).max(axis=0)
+        order = np.lexsort((-reach, -np.abs(quantiles[1])), axis=0)
+        strong = reach > 0.01 * reach.max(axis=0, initial=0.0)
+        rows = tuple(tuple(int(p) for p in order[:, m] if strong[p, m])[:most] for m in range(3))
+        low, middle, high = (np.asarray(x) for x in quantiles)
+        return Strongest(low, middle, high, rows=rows, designs=len(values))
 
     def table(self) -> dict[str, np.ndarray]:
         """Tidy columns: a row for every design, parameter and objective, objectives fastest.
