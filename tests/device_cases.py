@@ -40,7 +40,7 @@ from mohamjax.mapper import MapperConfig  # noqa: E402
 from mohamjax.mapper.layer_mapper import LayerMapper  # noqa: E402
 from mohamjax.runtime.devices import chosen_devices, join  # noqa: E402
 from mohamjax.runtime.struct import take  # noqa: E402
-from mohamjax.search import Search, batches, generations, genetic_problem  # noqa: E402
+from mohamjax.search import Search, generations, genetic_problem  # noqa: E402
 from mohamjax.search.listener import Silent  # noqa: E402
 from mohamjax.search.plan_operators import PlanRates  # noqa: E402
 from mohamjax.search.settings import Settings, changed  # noqa: E402
@@ -97,7 +97,7 @@ def lowered_generations(islands):
     own = problem()
     space, config = own.arrays(mj.sample_mappings(own, count=8)), settings(islands).moham
     devices = chosen_devices(8)
-    program = batches.generations_of(config, devices)._program
+    program = generations.generations_of(config, devices)._program
     state = generations.state_like(space, config)
     rates = jax.tree.map(jnp.float32, PlanRates())
     course = Course(genetic_problem(config), chunk=config.chunk, migration=config.migration)

@@ -23,15 +23,15 @@ from mohamjax.hardware import fits
 from mohamjax.mapper import LayerMapper, MapperProgress
 from mohamjax.runtime.programs import PROGRAMS, use_cache
 from mohamjax.runtime.struct import cast
-from mohamjax.search import Search, Settings, batches, compile_search, finish, generations
+from mohamjax.search import Search, Settings, compile_search, finish, generations
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.precompile import Precompilation, made_up_designs, made_up_tables
 from mohamjax.workload import load_scenario
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LARGE = {
-    "light_generations": [batches],
-    "opening": [batches, generations],
+    "light_generations": [generations],
+    "opening": [generations],
     "decode_all": [finish],
     "_neighbours": [finish],
     "_refit_all": [finish],
