@@ -38,7 +38,7 @@ def test_every_exhibit_runs_and_what_was_run_is_not_run_again(tmp_path, capsys):
     assert set(tables) == {f"{name}.md" for name in moham.EXHIBITS}
     assert not [name for name, text in tables.items() if "were not begun" in text]
     figures = {path.name for path in tmp_path.glob("*.png")}
-    assert {f"{name}.png" for name in ("fig2a", "fig7", "fig8", "fig9", "fig11", "fig12", "budget")} <= figures
+    assert {f"{name}.png" for name in ("fig2a", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "budget")} <= figures
     assert {f"fig6_{role}_{what}.png" for role in ("fastest", "smallest") for what in ("schedule", "area")} <= figures
     kept = (tmp_path / "searches_runs.csv").read_text()
     capsys.readouterr()
