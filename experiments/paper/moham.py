@@ -301,8 +301,8 @@ def fig10(study: Study) -> None:
         "energy saved [%]": _gain(1),
     }
     note = (
-        "All as printed (preset `moham`) but for the mappings: CoSA's and GAMMA's tables have one mapping per layer and "
-        "template, MOHaM's have its Pareto sets. GAMMA minimises the energy-delay product. So the search chooses "
+        "All as printed (preset `moham`) but for the mappings: CoSA's and GAMMA's tables have one mapping per layer "
+        "and template, MOHaM's have its Pareto sets. GAMMA minimises the energy-delay product. So the search chooses "
         "chiplets, assignment and order for all three, and mappings for MOHaM alone. Saved is what MOHaM's design of "
         "least energy-delay product has less than the variant's; negative: more. Paper: 16.5 % of latency and 3.6 % "
         "of energy against CoSA, 7.1 % and 4.7 % against GAMMA."

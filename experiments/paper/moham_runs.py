@@ -128,14 +128,12 @@ class Tier:
     mapper: str
     population: int
     networks: int | None
-    gamma: GammaConfig = GammaConfig()
+    gamma: GammaConfig = dataclasses.field(default_factory=GammaConfig)
 
 
 def tier_of(study: Study) -> Tier:
     """The sizes of a study."""
-    return study.pick(
-        Tier("tiny", 16, 1, GammaConfig(20, 2)), Tier("paper", 250, None), Tier("paper", 250, None)
-    )
+    return study.pick(Tier("tiny", 16, 1, GammaConfig(20, 2)), Tier("paper", 250, None), Tier("paper", 250, None))
 
 
 @functools.cache

@@ -446,7 +446,7 @@ class HardwareSearch:
             "templates": [t.content_hash() for t in problem.space.variants],
             "technology": technology_hash(problem.technology),
             "package": package_to_dict(problem.package),
-            "config": plain(self.config),
+            "config": {k: v for k, v in plain(self.config).items() if k != "preset"},  # a name alone
             "version": __version__,
         }
         return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
