@@ -24,6 +24,7 @@ import numpy as np
 from exhibits import Study, main
 from gsharp_cases import bandwidths, fresh_batch, layers
 from gsharp_figures import bars_of_methods, grouped_bars, lines_over
+from gsharp_islands import makespans, searched, stacked
 from gsharp_runs import (
     BLIND,
     CLASSES,
@@ -39,10 +40,7 @@ from gsharp_runs import (
     Case,
     Searches,
     fullest,
-    makespans,
     mean_ratio,
-    searched,
-    stacked,
 )
 
 from mohamjax.figures import job_view
