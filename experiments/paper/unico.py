@@ -91,8 +91,8 @@ def written(study: Study, runs: Runs, name: str, title: str, text: str) -> None:
     if runs.lines.path.parent == EARLIER:
         text += (
             "\nThe searches are those of `results/unico/runs.csv`, of commit 2779119 (2026-11-23) and an earlier "
-            "version of the mapper: its mapping searches draw other mappings from the same seeds. They are compared with "
-            "each other alone.\n"
+            "version of the mapper: its mapping searches draw other mappings from the same seeds. They are compared "
+            "with each other alone.\n"
         )
     if runs.left:
         text += f"\n{runs.left} searches were not begun: the table shows what there is.\n"
