@@ -58,7 +58,7 @@ from search_problem import (
     spent,
     under_caps,
 )
-from significance import holm, p_value
+from wilcoxon_tests import holm, p_value
 
 from mohamjax.emo.loop import SearchState
 from mohamjax.problem import search_keys

@@ -21,7 +21,7 @@ import numpy as np
 from report import Report, header
 from search_problem import LAYERS, Clock, arguments_of, merit, paragraphs, prepared, schedules, searched, sized
 from search_problem import spent as evaluations_of
-from significance import holm, p_value
+from wilcoxon_tests import holm, p_value
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.search import BUDGETS, Settings

@@ -42,7 +42,7 @@ from gsharp_runs import (
     fullest,
     mean_ratio,
 )
-from significance import signed_rank
+from wilcoxon_tests import signed_rank
 
 from mohamjax.figures import job_view
 from mohamjax.jobs import (

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from exhibits import Kept, Study
 from medea_layers import UNTUNED, NamedLayer, chosen_layers
-from significance import signed_rank
+from wilcoxon_tests import signed_rank
 
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates

@@ -17,7 +17,7 @@ from moham_measures import (
 )
 from moham_runs import METHODS, OPERATORS, Found, tier_of
 from moham_shared import OURS, all_seeds, box_of, generations_of, scenarios_of, volume_of
-from significance import a12, rank_sum
+from wilcoxon_tests import a12, rank_sum
 
 from mohamjax import emo
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from significance import a12, signed_rank
 from unico_runs import Run
+from wilcoxon_tests import a12, signed_rank
 
 from mohamjax import emo
 from mohamjax.text import table
