@@ -26,8 +26,8 @@ from exhibits import Kept, Study
 from mohamjax.emo.loop import Problem
 from mohamjax.hardware import PackageParameters
 from mohamjax.io import mapping_cache
+from mohamjax.mapper import METHODS as BASELINES
 from mohamjax.mapper import BaselineMapper, LayerMapper
-from mohamjax.mapper.baselines import METHODS as BASELINES
 from mohamjax.mapper.gamma import GammaConfig
 from mohamjax.mapping import MappingTables
 from mohamjax.problem import DesignProblem, DesignSpace, search_keys
