@@ -41,7 +41,6 @@ import jax
 import numpy as np
 from baselines import archive_of, plain_problem, random_search
 from report import Report, header
-from scipy.stats import mannwhitneyu, wilcoxon
 from search_problem import (
     LAYERS,
     TUNED,
@@ -59,6 +58,7 @@ from search_problem import (
     spent,
     under_caps,
 )
+from wilcoxon_tests import holm, p_value
 
 from mohamjax.emo.loop import SearchState
 from mohamjax.problem import search_keys
@@ -215,23 +215,6 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         seconds = time.perf_counter() - began
         print(f"{scenario}: {name}: median {np.median(found[name]):.4f} ({seconds:.0f} s with compile)", flush=True)
     return found, evaluations, case
-
-
-def holm(p: list[float]) -> list[float]:
-    """Holm's correction of several p values."""
-    order = np.argsort(p)
-    out, worst = [0.0] * len(p), 0.0
-    for place, i in enumerate(order):
-        worst = max(worst, min(1.0, p[i] * (len(p) - place)))
-        out[i] = worst
-    return out
-
-
-def p_value(ours: list[float], theirs: list[float]) -> float:
-    """Wilcoxon's test of our seeds against as many, or against one value."""
-    if len(theirs) > 1:
-        return float(mannwhitneyu(ours, theirs, method="exact").pvalue)
-    return float(wilcoxon(np.asarray(ours) - theirs[0], method="exact").pvalue)
 
 
 def main() -> None:

@@ -116,9 +116,3 @@ def case_table(batch: str, setting: str, bandwidth: float, **options) -> JobTabl
     shapes = batch_shapes(batch)
     names = [str(i) for i in range(len(shapes))]
     return platform_table(names, shapes, named_platform(setting, **options), bandwidth, demand=demand)
-
-
-def fresh_table(kind: str, setting: str, bandwidth: float, seed: int, jobs: int = 100) -> JobTable:
-    """Job table of a batch drawn anew, with replacement, from the layers of a class (mix: all)."""
-    batch = fresh_batch(kind, seed, jobs)
-    return platform_table([str(i) for i in range(jobs)], batch.shapes, named_platform(setting), bandwidth)

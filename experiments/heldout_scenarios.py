@@ -18,10 +18,10 @@ import pathlib
 
 import jax
 import numpy as np
-from compare_search import holm, p_value
 from report import Report, header
 from search_problem import LAYERS, Clock, arguments_of, merit, paragraphs, prepared, schedules, searched, sized
 from search_problem import spent as evaluations_of
+from wilcoxon_tests import holm, p_value
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.search import BUDGETS, Settings

@@ -351,7 +351,7 @@ def map_layers(
         one_axis: a dimension runs along X or along Y of a level's children and not along both, as in Timeloop's own
             mapper; takes as much longer as there are ways to choose the axes (`mapper.one_axis`).
         progress: True writes lines on standard error; a function is called with a `MapperProgress` after every
-            generation of a block, from worker threads.
+            generation of a block, from worker threads; with a `method` after every block.
         cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
         devices: a number of devices, `all`, or a list of them, that search side by side; one by default.
 
@@ -367,9 +367,12 @@ def map_layers(
         (2, 2)
     """
     chosen = mapper_preset(preset)
-    if method is not None and (preset != "default" or config is not None or devices is not None):
-        remedy = "leave out `preset`, `config` and `devices`, or `method`"
-        raise InputError("preset, config and devices are for our own mapper", item=f"method {method!r}", remedy=remedy)
+    if method is not None:
+        own = {"preset": preset != "default", "config": config, "devices": devices, "one_axis": one_axis}
+        for name, value in {**own, "padding": padding}.items():
+            if value:
+                told = f"is for our own mapper, not for the method {method}"
+                raise InputError(told, argument=name, remedy="leave out either argument")
     if config is None:
         config = chosen.config or Settings.preset(_budget(budget)).mapper
     if padding is not None:
@@ -378,15 +381,10 @@ def map_layers(
     layers = problem.application.unique_layers
     told = progress if callable(progress) else ProgressLines().mapping if progress else None
 
-    if method is not None:
-        ignored = {"one_axis": one_axis, "padding": padding, "progress": progress}
-        for name, value in ignored.items():
-            if value:
-                raise InputError(f"is not for the method {method}", argument=name, remedy="leave it out")
-
     def mapped(templates: Sequence[Template]) -> MappingTables:
         if method is not None:
-            return BaselineMapper(layers, templates, problem.technology, method, cost=cost).search(key)[0]
+            baseline = BaselineMapper(layers, templates, problem.technology, method, cost=cost, progress=told)
+            return baseline.search(key)[0]
         mapper = LayerMapper(
             layers,
             templates,

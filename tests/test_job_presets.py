@@ -220,6 +220,23 @@ def test_presets_on_the_command_line(tmp_path, capsys):
     assert (told["population"], told["generations"]) == (100, 99)
 
 
+def test_what_of_a_preset_does_not_count_is_said(tmp_path, capsys):
+    write_job_table(tmp_path / "table.json", TABLE, [])
+    (tmp_path / "own.yaml").write_text(
+        yaml.safe_dump({"name": "own", "cores": [{"style": "HB", "rows": 8, "columns": 8}]})
+    )
+    one = ["--method", "HEFT", "--preset", "as-released"]
+    assert main(["schedule", "--jobs", str(tmp_path / "table.json"), *one]) == 0
+    told = "preset as-released: the demand as-released and the LB cores LB_os do not count, the job table says both"
+    assert told in capsys.readouterr().err
+    drawn = ["schedule", "--sample", "4", "--pool", "mixed", "--bandwidth", "4", *one]
+    assert main([*drawn, "--platform", str(tmp_path / "own.yaml")]) == 0
+    said = capsys.readouterr().err
+    assert "preset as-released: the LB cores LB_os do not count, the platform says its cores itself" in said
+    assert main([*drawn, "--platform", "S2"]) == 0
+    assert "do not count" not in capsys.readouterr().err
+
+
 def test_presets_in_python(tmp_path):
     found = mj.schedule_jobs(TABLE, preset="as-released", population=4, generations=1)
     assert found.method == "gsharp-released" and found.best.evaluations == 8

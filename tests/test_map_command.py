@@ -89,6 +89,9 @@ def test_whole_networks_add_up(mapped):
     report = json.loads((mapped / "sets.json").read_text())
     (entry,) = report["networks"]
     assert entry["template"] == "simba" and entry["choices"]
+    assert report["search"] == {
+        "method": "exhaustive", "padding": True, "one_axis": False, "seed": 0, "networks": "chiplet",
+    }  # fmt: skip
     sets = [report["sets"][u]["mappings"] for u in (0, 0, 1)]
     for choice in entry["choices"]:
         assert choice["mapping"][0] == choice["mapping"][1]  # layers of one shape share a mapping
@@ -319,6 +322,12 @@ def test_presets_and_other_mappers_map_the_network(network, tmp_path, words):
     cache = ["--no-mapping-cache"] if words[0] == "--preset" else []
     assert cli.main(["map", str(network), "--template", "simba", "--sieve", "--out", str(out), *cache, *words]) == 0
     report = json.loads(out.read_text())
+    recorded = {
+        ("--preset", "medea"): {"method": "medea", "preset": "medea", "padding": False, "one_axis": False},
+        ("--method", "cosa"): {"method": "cosa"},
+        ("--method", "gamma", "--cost", "energy"): {"method": "gamma", "cost": "energy"},
+    }
+    assert report["search"] == {**recorded[words], "seed": 0, "networks": "sieve"}
     assert [len(entry["mappings"]) >= 1 for entry in report["sets"]] == [True, True]
     if words[0] == "--method":
         assert [len(entry["mappings"]) for entry in report["sets"]] == [1, 1]

@@ -19,7 +19,7 @@ from mohamjax.mapper.gamma import GammaConfig
 from mohamjax.mapper.hybrid import HybridConfig
 from mohamjax.mapper.sieve import choose_sieved, sieved
 from mohamjax.mapping.space import decode, respects, sample, slot_factors
-from mohamjax.workload import UniqueLayer, WorkloadShape
+from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 SEEDS = st.integers(0, 2**31 - 1)
 WHERE = st.integers(0, len(TEMPLATES) - 1)
@@ -50,6 +50,23 @@ def test_a_program_without_time_complains():
     with pytest.raises(InputError, match=r"a layer: HiGHS found no mapping in 0 s; give it more time"):
         problem = space(3, WorkloadShape(K=60, C=42, P=27, Q=25, R=3, S=3))
         cosa_mapping(jax.device_get(problem), CosaConfig(seconds=0), item="a layer")
+
+
+def test_a_program_without_a_solution_says_so():
+    """Where no level takes a loop over K, no time would help."""
+    problem = jax.device_get(space(3, WorkloadShape(K=4, C=3)))
+    limit = np.array(problem.limit)
+    limit[:, DIMS.index("K")] = 1
+    with pytest.raises(InputError, match="a layer: no mapping keeps the template's limits") as told:
+        cosa_mapping(dataclasses.replace(problem, limit=limit), CosaConfig(), item="a layer")
+    assert "time" not in str(told.value)
+
+
+def test_a_baseline_tells_how_far_it_is():
+    told = []
+    BaselineMapper(LAYERS, TEMPLATES[:2], TECHNOLOGY, "cosa", progress=told.append).search(jax.random.key(0))
+    assert [(x.done, x.problems, x.cached) for x in told] == [(0, 4, 0), (4, 4, 0)]
+    assert told[-1].evaluations == told[-1].total == 4
 
 
 def test_all_orders_of_a_tiling_are_there_once():

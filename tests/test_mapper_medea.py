@@ -189,8 +189,10 @@ def test_map_layers_refuses_what_does_not_go_together():
     problem = mj.DesignProblem(ApplicationModel("toy", (Network("net", (layer,)),)), templates="simba")
     with pytest.raises(InputError, match="unknown preset 'paper' of the mapper"):
         mj.map_layers(problem, preset="paper")
-    with pytest.raises(InputError, match="method 'cosa': preset, config and devices are for our own mapper"):
+    with pytest.raises(InputError, match="`preset`: is for our own mapper, not for the method cosa; leave out either"):
         mj.map_layers(problem, preset="medea", method="cosa")
+    with pytest.raises(InputError, match="`one_axis`: is for our own mapper, not for the method gamma"):
+        mj.map_layers(problem, method="gamma", one_axis=True)
     with pytest.raises(InputError, match="unknown method 'magic'"):
         mj.map_layers(problem, method="magic")
 

@@ -15,6 +15,7 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 import moham  # noqa: E402
 import moham_measures as measures  # noqa: E402
 import moham_runs as runs  # noqa: E402
+import wilcoxon_tests  # noqa: E402
 
 
 def made(folder, *words):
@@ -38,7 +39,7 @@ def test_every_exhibit_runs_and_what_was_run_is_not_run_again(tmp_path, capsys):
     assert set(tables) == {f"{name}.md" for name in moham.EXHIBITS}
     assert not [name for name, text in tables.items() if "were not begun" in text]
     figures = {path.name for path in tmp_path.glob("*.png")}
-    assert {f"{name}.png" for name in ("fig2a", "fig7", "fig8", "fig9", "fig11", "fig12", "budget")} <= figures
+    assert {f"{name}.png" for name in ("fig2a", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "budget")} <= figures
     assert {f"fig6_{role}_{what}.png" for role in ("fastest", "smallest") for what in ("schedule", "area")} <= figures
     kept = (tmp_path / "searches_runs.csv").read_text()
     capsys.readouterr()
@@ -112,9 +113,18 @@ def test_measures_of_fronts(front, other):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.lists(st.integers(0, 9), min_size=1, max_size=8))
 def test_a12_is_a_probability_of_being_larger(first, second):
-    assert measures.a12(first, second) + measures.a12(second, first) == pytest.approx(1)
-    assert measures.a12([max(second) + 1], second) == 1
-    assert measures.a12(first, first) == pytest.approx(0.5)
+    assert wilcoxon_tests.a12(first, second) + wilcoxon_tests.a12(second, first) == pytest.approx(1)
+    assert wilcoxon_tests.a12([max(second) + 1], second) == 1
+    assert wilcoxon_tests.a12(first, first) == pytest.approx(0.5)
+
+
+def test_tests_of_samples():
+    # Six pairs, all better: 2 / 2^6; of three rising p values Holm keeps the order, and nothing is above 1.
+    better, even = np.arange(1, 7), np.array([1, -1, 2, -2, 3, -3])
+    first, second, none = wilcoxon_tests.signed_rank([better, even, np.zeros(4)])
+    assert first == pytest.approx(3 * 2 / 64) and second == none == 1
+    assert wilcoxon_tests.holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert wilcoxon_tests.rank_sum([([1, 2, 3], [4, 5, 6])]) == pytest.approx([2 / 20])
 
 
 def test_axes_of_the_box():

@@ -241,6 +241,7 @@ def test_presets():
     assert settings(SPACE, "mobohb", "ci", preset="same-extras").finished == 0.25
     assert settings(SPACE, "unico", "ci") == settings(SPACE, "unico", "ci", preset="ours")
     assert settings(SPACE, "unico", "ci", preset="unico", aimed=0.5).aimed == 0.5
+    assert (printed.preset, rival.preset, settings(SPACE, "unico", "ci").preset) == ("unico", "unico", "ours")
     with pytest.raises(InputError, match="unknown preset 'paper'; use one of ours, unico, same-extras"):
         settings(SPACE, "unico", "ci", preset="paper")
 
@@ -451,5 +452,6 @@ def test_the_road_in_python():
     assert len(result.front) and result.config.method == "random"
     printed = mj.codesign(application(), "unico-ci", budget="ci", preset="unico", technology=TECHNOLOGY)
     assert printed.history.first.all() and printed.config.acquisition == "mesmo"
+    assert printed.record()["search"]["preset"] == "unico"
     with pytest.raises(InputError, match="'lane'"):
         mj.codesign(application(), "unico-ci", lane=3)

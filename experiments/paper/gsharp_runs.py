@@ -10,34 +10,17 @@ import dataclasses
 import functools
 import time
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 import gsharp_cases
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from exhibits import Study
+from gsharp_islands import makespans, searched
 
-from mohamjax.jobs import (
-    HEURISTICS,
-    JobSearchConfig,
-    Plan,
-    evaluate_plans,
-    genes_of,
-    job_bound,
-    job_problem,
-    run_heuristic,
-    run_method,
-    search_islands,
-    seed_plans,
-)
+from mohamjax.jobs import HEURISTICS, JobSearchConfig, job_bound, run_heuristic, run_method, seed_plans
 from mohamjax.jobs.platform import JobBatch, named_platform, platform_table
-from mohamjax.jobs.scheduler import GENETIC, GeneticMethod
-from mohamjax.jobs.shared_link import priority_order
+from mohamjax.jobs.scheduler import GENETIC
 from mohamjax.jobs.table import JobTable
-
-T = TypeVar("T")
 
 CLASSES = ("vision", "lang", "recom", "mix")
 LABELS = {"vision": "Vision", "lang": "Lang", "recom": "Recom", "mix": "Mix", "random": "Random"}
@@ -58,7 +41,6 @@ LEARNED = ("A2C", "PPO")
 PUBLISHED = ("gsharp-printed", "gsharp-released", "standard-ga-printed")
 OURS = ("gsharp",)
 
-ACCELERATORS = 16  # cores after padding: one program for all settings
 RANDOM_SHARE = 0.5  # of the jobs of random shapes; the paper prints no range
 ELEMENT_BUFFER = 1024  # bytes, Section 5.5
 
@@ -113,58 +95,6 @@ def _table(case: Case, most: int | None) -> JobTable:
     held = ELEMENT_BUFFER if case.flexible else None
     platform = named_platform(case.setting, flexible=case.flexible, element_buffer=held)
     return platform_table(batch.names[:most], batch.shapes[:most], platform, case.bandwidth, demand=case.demand)
-
-
-def stacked(trees: Sequence[T]) -> T:
-    """Trees as one with a leading axis."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
-def searched(
-    tables: Sequence[JobTable],
-    method: GeneticMethod,
-    config: JobSearchConfig,
-    given: Sequence[Sequence[Plan]] | None = None,
-    targets: Sequence[Sequence[int]] | None = None,
-) -> tuple[list[Plan], np.ndarray]:
-    """A genetic search of several tables of as many jobs side by side.
-
-    Args:
-        tables: I of them, with repeats where several seeds are wanted: every island has its own random numbers.
-        method: what searches.
-        config: sizes and one objective; its seed is that of all islands.
-        given: first schedules of each, as many for all; None for those of the method.
-        targets: places at which the jobs should end, for each table; None for the order of the table.
-
-    Returns:
-        The best plans, and the least value after every generation `[I, G + 1]`.
-    """
-    jobs = len(tables[0].jobs)
-    wanted = [None] * len(tables) if targets is None else targets
-    problems = [job_problem(t, accelerators=ACCELERATORS, target=w) for t, w in zip(tables, wanted, strict=True)]
-    if given is None and method.seeded:
-        given = [seed_plans(table)[: config.population] for table in tables]
-    archive, best = search_islands(
-        jax.random.key(config.seed),
-        stacked(problems),
-        config,
-        rates=method.rates,
-        seeds=None if given is None else stacked([genes_of(plans, jobs) for plans in given]),
-        problem=method.make(config.objectives),
-        succession=method.succession,
-    )
-    slot = np.asarray(archive.objectives[..., 0]).argmin(axis=1)
-    where, priority = np.asarray(archive.genes.accelerator), np.asarray(archive.genes.priority)
-    plans = []
-    for i, s in enumerate(slot):
-        plan = Plan(where[i, s][:jobs], np.asarray(priority_order(jnp.asarray(priority[i, s][:jobs]))))
-        plans.append(plan)
-    return plans, np.asarray(best)[:, :, 0].T
-
-
-def makespans(tables: Sequence[JobTable], plans: Sequence[Plan]) -> np.ndarray:
-    """`[I]` float64, the makespan of a plan of each table."""
-    return np.asarray([evaluate_plans(t, [p])[0]["makespan"] for t, p in zip(tables, plans, strict=True)])
 
 
 def converged(history: Sequence[tuple[int, float]]) -> int:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from exhibits import Kept, Study
 from medea_layers import UNTUNED, NamedLayer, chosen_layers
-from scipy.stats import wilcoxon
+from wilcoxon_tests import signed_rank
 
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates
@@ -237,17 +237,9 @@ def _report(study: Study, comparison: Comparison, found: dict[tuple[str, str], l
         for m in MEASURES
     }
     ours = np.median(values["ours", "printed"]["volume"], axis=0)
-    tests = {}
-    for key, own in values.items():
-        gap = np.median(own["volume"], axis=0) - ours
-        if key[0] != "ours" and np.any(gap) and len(gap) > 5:
-            tests[key] = float(np.asarray(wilcoxon(gap))[1])
-    ranked = sorted((p, key) for key, p in tests.items())
-    holm: dict[tuple[str, str], float] = {}
-    least = 0.0
-    for i, (p, key) in enumerate(ranked):
-        least = max(least, min(1.0, p * (len(ranked) - i)))
-        holm[key] = least
+    gaps = {key: np.median(own["volume"], axis=0) - ours for key, own in values.items() if key[0] != "ours"}
+    tested = {key: gap for key, gap in gaps.items() if np.any(gap) and len(gap) > 5}
+    corrected = dict(zip(tested, signed_rank(list(tested.values())), strict=True))
     networks = len({own.name.split()[0] for own in comparison.layers})
     lines = []
     for key, own in values.items():
@@ -260,7 +252,7 @@ def _report(study: Study, comparison: Comparison, found: dict[tuple[str, str], l
         rows = found[key]
         spent = np.median([float(row["evaluations"]) for row in rows])
         took = np.median([float(row["seconds"]) for row in rows])
-        p = f"{holm[key]:.2g}" if key in holm else ""
+        p = f"{corrected[key]:.2g}" if key in corrected else ""
         lines.append((*key, f"{spent:,.0f}", f"{took:.3f}", *(f"{share:.3f}" for share in shares), wins, p, len(rows)))
     study.table(
         "mappers",

@@ -8,17 +8,16 @@ import numpy as np
 from exhibits import Study
 from moham_figures import bars, curves
 from moham_measures import (
-    a12,
     additive_epsilon,
     dominated_share,
     igd_plus,
     median,
     non_dominated,
-    rank_sum,
     scaled,
 )
 from moham_runs import METHODS, OPERATORS, Found, tier_of
 from moham_shared import OURS, all_seeds, box_of, generations_of, scenarios_of, volume_of
+from wilcoxon_tests import a12, rank_sum
 
 from mohamjax import emo
 

@@ -1,12 +1,10 @@
-"""Measures of fronts over latency, energy and area, all minimised: quality against a reference, tests, effect sizes."""
+"""Measures of fronts over latency, energy and area, all minimised: quality against a reference."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from compare_search import holm
-from scipy.stats import mannwhitneyu
 
 Array = np.ndarray
 
@@ -47,17 +45,6 @@ def igd_plus(front: Array, reference: Array) -> float:
 def additive_epsilon(front: Array, reference: Array) -> float:
     """The least that has to be taken off a front so that it weakly dominates the reference (Zitzler et al., 2003)."""
     return float((front[None] - reference[:, None]).max(axis=2).min(axis=1).max())
-
-
-def a12(first: Sequence[float], second: Sequence[float]) -> float:
-    """Vargha and Delaney's effect size: how often a value of the first is larger than one of the second."""
-    a, b = np.asarray(first)[:, None], np.asarray(second)[None]
-    return float(((a > b) + 0.5 * (a == b)).mean())
-
-
-def rank_sum(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
-    """Two-sided exact p of Wilcoxon's rank-sum test for every pair of samples, after Holm's correction over all."""
-    return holm([float(mannwhitneyu(a, b, method="exact").pvalue) for a, b in pairs])
 
 
 def median(values: Sequence[float]) -> str:

@@ -26,7 +26,9 @@ from exhibits import Kept, Study
 from mohamjax.emo.loop import Problem
 from mohamjax.hardware import PackageParameters
 from mohamjax.io import mapping_cache
-from mohamjax.mapper import LayerMapper
+from mohamjax.mapper import METHODS as BASELINES
+from mohamjax.mapper import BaselineMapper, LayerMapper
+from mohamjax.mapper.gamma import GammaConfig
 from mohamjax.mapping import MappingTables
 from mohamjax.problem import DesignProblem, DesignSpace, search_keys
 from mohamjax.problem.goals import Goals
@@ -62,7 +64,8 @@ class Method:
 
     Attributes:
         kind: `moham`, as printed; `default`, ours; `nsga2`, NSGA-II with textbook variation; or `random`.
-        tables: `printed`, mapped as MOHaM prints it, or `ours`, mapped as by default.
+        tables: `printed`, mapped as MOHaM prints it; `ours`, mapped as by default; `cosa` or `gamma`, one mapping per
+            layer and template by a baseline.
         off: operator whose probability is 0; empty for none.
         our_rates: of MOHaM's operators, the rates of our presets in the place of Table 4's.
         only: the only template; empty for all.
@@ -87,6 +90,8 @@ METHODS = {
     "ours": Method("default", "ours"),
     "NSGA-II": Method("nsga2", "ours"),
     "random": Method("random", "ours"),
+    "CoSA mappings": Method(tables="cosa"),
+    "GAMMA mappings": Method(tables="gamma"),
     "mapping only": Method(fixed=True),
     **{f"{name} only": Method(only=name) for name in TEMPLATES},
     **{f"least {name}": Method(objective=name) for name in ("latency", "energy", "product")},
@@ -117,16 +122,18 @@ class Tier:
         mapper: budget whose mapper maps the layers.
         population: designs of a generation.
         networks: networks of a scenario that take part; None for all.
+        gamma: sizes of the GAMMA-like mapper.
     """
 
     mapper: str
     population: int
     networks: int | None
+    gamma: GammaConfig = dataclasses.field(default_factory=GammaConfig)
 
 
 def tier_of(study: Study) -> Tier:
     """The sizes of a study."""
-    return study.pick(Tier("tiny", 16, 1), Tier("paper", 250, None), Tier("paper", 250, None))
+    return study.pick(Tier("tiny", 16, 1, GammaConfig(20, 2)), Tier("paper", 250, None), Tier("paper", 250, None))
 
 
 @functools.cache
@@ -156,11 +163,12 @@ def problem_of(scenario: str, tier: Tier, fixed: bool = False) -> DesignProblem:
 def tables_of(scenario: str, tier: Tier, tables: str, fixed: bool = False) -> MappingTables:
     """Mapping tables of a scenario, seed 0."""
     problem = problem_of(scenario, tier, fixed)
+    parts = problem.application.unique_layers, problem.resolved.templates, problem.technology
+    if tables in BASELINES:
+        sizes = tier.gamma if tables == "gamma" else None
+        return BaselineMapper(*parts, tables, settings=sizes).search(search_keys(0)[0])[0]
     settings = Settings.preset(tier.mapper, preset="moham" if tables == "printed" else "default")
-    mapper = LayerMapper(
-        problem.application.unique_layers, problem.resolved.templates, problem.technology, settings.mapper,
-        rates=settings.mapper_rates, cache=mapping_cache(),
-    )  # fmt: skip
+    mapper = LayerMapper(*parts, settings.mapper, rates=settings.mapper_rates, cache=mapping_cache())
     return mapper.search(search_keys(0)[0])
 
 

@@ -90,8 +90,9 @@ def written(study: Study, runs: Runs, name: str, title: str, text: str) -> None:
     """Writes `NAME.md`."""
     if runs.lines.path.parent == EARLIER:
         text += (
-            "\nThe searches are those of `results/unico/runs.csv`, which an earlier version of the mapper made: its "
-            "mapping searches draw other mappings from the same seeds. They are compared with each other alone.\n"
+            "\nThe searches are those of `results/unico/runs.csv`, of commit 2779119 (2026-11-23) and an earlier "
+            "version of the mapper: its mapping searches draw other mappings from the same seeds. They are compared "
+            "with each other alone.\n"
         )
     if runs.left:
         text += f"\n{runs.left} searches were not begun: the table shows what there is.\n"
@@ -129,7 +130,7 @@ def _case(study: Study, scenario: str) -> tuple[Sequence[str], Sequence[str]]:
 
 def _single(study: Study, name: str, scenario: str, title: str) -> None:
     """Networks one by one under every method: distances, hypervolumes and costs."""
-    runs, (cases, methods) = runs_of(study, earlier=scenario == "cloud"), _case(study, scenario)
+    runs, (cases, methods) = runs_of(study), _case(study, scenario)
     found = gathered(runs, study, scenario, cases, methods)
     text = tables.comparison(found, methods, cases, study.seeds, "hasco") + f"\n{PAPER[scenario]}\n"
     if "unico-printed" in methods:
@@ -153,7 +154,7 @@ def table2(study: Study) -> None:
 
 def _hardware(study: Study, name: str, scenario: str, title: str) -> None:
     """The design nearest to the ideal of every network and method."""
-    runs, (cases, methods) = runs_of(study, earlier=scenario == "cloud"), _case(study, scenario)
+    runs, (cases, methods) = runs_of(study), _case(study, scenario)
     found = gathered(runs, study, scenario, cases, methods)
     space = named_space(SCENARIOS[scenario][0])
     text = "The design nearest to the ideal, of the median seed.\n\n"
@@ -177,7 +178,7 @@ def table5(study: Study) -> None:
 
 
 def _convergence(study: Study, name: str, scenario: str) -> None:
-    runs, (cases, methods) = runs_of(study, earlier=scenario == "cloud"), _case(study, scenario)
+    runs, (cases, methods) = runs_of(study), _case(study, scenario)
     found = gathered(runs, study, scenario, cases, methods)
     text = drawn(study, found, {m: m for m in methods}, cases, study.seeds, name, f"{scenario}, tier {study.tier}")
     text += "\nPaper (Figure 5): UNICO's difference falls fastest and ends lowest, before MOBOHB, HASCO and NSGA-II.\n"
@@ -269,14 +270,13 @@ def table3(study: Study) -> None:
 
 def fig6(study: Study) -> None:
     """Figure 6: halving times update rule, four networks on one accelerator."""
-    runs = runs_of(study, earlier=True)
+    runs = runs_of(study)
     case = "+".join(study.pick(("small",), ABLATED, ABLATED))
     parts = {f"{h}-{r}": f"{h}-{r}" for r in ("champion", "pareto", "uul") for h in ("none", "sh", "msh")}
     parts["msh-uul"] = "unico"
     whole = ("hasco", *parts.values(), "unico-printed", "unico-no-R", "unico-mesmo")
-    earlier = tuple(v for v in whole if v != "unico-printed")  # is newer than these lines
     quick = ("hasco", "sh-uul", "unico", "unico-printed")
-    variants = study.pick(quick, earlier if runs.lines.path.parent == EARLIER else whole, whole)
+    variants = study.pick(quick, whole, whole)
     found = gathered(runs, study, "edge", [case], variants)
     text = tables.comparison(found, variants, [case], study.seeds, variants[0]) + f"\n{PAPER['ablation']}\n"
     for letter, rule in zip("abc", ("champion", "pareto", "uul"), strict=True):

@@ -81,7 +81,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 """Methods; UNICO as printed and HASCO with the mapping searches of that; HASCO and MOBOHB with the extras of our UNICO;
 and UNICO with other parts: a halving and a rule of what trains the surrogate."""
 
-_SINCE = {"extras": False}
+_SINCE = {"extras": False, "preset": "ours"}
 """Settings that are newer than lines which are kept, with what those had."""
 
 

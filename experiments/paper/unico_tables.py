@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from unico_runs import Run
+from wilcoxon_tests import a12, signed_rank
 
 from mohamjax import emo
 from mohamjax.text import table
@@ -89,7 +90,11 @@ def share_to_volume(run: Run, base: Run, reference: np.ndarray, axes: Axes) -> f
 
 
 def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds: int, base: str) -> str:
-    """Distances, hypervolumes and costs of methods; `base` is what the others are held against."""
+    """Distances, hypervolumes and costs of methods; `base` is what the others are held against.
+
+    Sign and signed-rank tests are of pairs of case and seed, the latter after Holm over the methods; A12 is how often a
+    distance of the base is larger than one of the method.
+    """
     pairs = complete(runs, methods, cases, seeds)
     if not pairs:
         return "No case has a run of every method yet.\n"
@@ -105,10 +110,14 @@ def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds:
             "median d",
             "base's mean / own",
             "wins:losses (p)",
+            "Wilcoxon p (Holm)",
+            "A12",
             "to base's d / all of base's",
         ]
         body = [[*heading, "/ base's own", "HV difference", "to base's HV / all of base's", "modelled", "cpu s"]]
         distances = {m: np.asarray([final(used[c, m, s], axes) for c, s in pairs]) for m in methods}
+        others = [m for m in methods if m != base]
+        corrected = dict(zip(others, signed_rank([distances[m] - distances[base] for m in others]), strict=True))
         for m in methods:
             own = [used[c, m, s] for c, s in pairs]
             test = sign_test(distances[m], distances[base])
@@ -122,6 +131,8 @@ def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds:
                     f"{np.median(distances[m]):.4f}",
                     f"{ratio_of_means(distances[m], distances[base]):.2f}",
                     f"{test.wins}:{test.losses} ({test.p:.2f})",
+                    f"{corrected[m]:.2f}" if m in corrected else "",
+                    f"{a12(distances[base], distances[m]):.2f}" if m in corrected else "",
                     *shares,
                     f"{np.median(lacking):.3f}",
                     f"{np.median(spent):.2f}",

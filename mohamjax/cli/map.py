@@ -133,7 +133,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     def search(templates: Sequence[Template]) -> MappingTables:
         if arguments.method is not None:
             layers, cost = setup.application.unique_layers, arguments.cost or "edp"
-            baseline = BaselineMapper(layers, templates, setup.technology, arguments.method, cost=cost)
+            baseline = BaselineMapper(
+                layers, templates, setup.technology, arguments.method, cost=cost, progress=terminal.mapping
+            )
             return baseline.search(search_key)[0]
         mapper = LayerMapper(
             setup.application.unique_layers,
@@ -271,7 +273,7 @@ def _write(
     """Writes the files that were asked for, and prints the tables."""
     from mohamjax.io import best_nests, mappings_document, write_timeloop_mappings
 
-    report = mappings_document(setup, tables, choices)
+    report = mappings_document(setup, tables, choices, _record(arguments))
     if arguments.out is not None:
         write(arguments.out, json.dumps(report, indent=1) + "\n")
     if arguments.timeloop is not None:
@@ -292,6 +294,21 @@ def _write(
     stream.write(text)
     if arguments.nests == "-":
         sys.stdout.write("\n" + nests)
+
+
+def _record(arguments: argparse.Namespace) -> dict[str, object]:
+    """What found the mappings, for the file: options that count, with their defaults."""
+    own = arguments.method is None and not arguments.exhaustive
+    record: dict[str, object] = {"method": arguments.method or ("medea" if own else "exhaustive")}
+    if own:
+        record["preset"] = arguments.preset or "default"
+        if record["preset"] == "default":
+            record["budget"] = arguments.budget or "small"
+    if arguments.method in ("gamma", "hybrid"):
+        record["cost"] = arguments.cost or "edp"
+    if arguments.method is None:
+        record |= {"padding": _mapper(arguments).padding, "one_axis": arguments.one_axis}
+    return record | {"seed": arguments.seed, "networks": "sieve" if arguments.sieve else "chiplet"}
 
 
 def _bounds(layer: UniqueLayer) -> str:

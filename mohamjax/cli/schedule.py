@@ -322,6 +322,25 @@ def _problem(
     return table, goals, batch.tenants, title
 
 
+def _told_otherwise(arguments: argparse.Namespace) -> str:
+    """What of a preset does not count since jobs, platform or cost model say it themselves, in one line; else empty."""
+    from mohamjax.jobs import preset_named
+    from mohamjax.jobs.platform import PLATFORMS
+
+    if arguments.preset is None:
+        return ""
+    preset = preset_named(arguments.preset)
+    demand, cores = f"the demand {preset.demand}", f"the LB cores {preset.lb}"
+    if _single(arguments.jobs).lower().endswith(".json"):
+        return f"preset {arguments.preset}: {demand} and {cores} do not count, the job table says both itself"
+    parts = []
+    if arguments.cost_model == "loop-nest" and arguments.demand is None:
+        parts.append(f"{demand} does not count, the traffic is that of mappings")
+    if arguments.platform is not None and arguments.platform.upper() not in PLATFORMS:
+        parts.append(f"{cores} do not count, the platform says its cores itself")
+    return f"preset {arguments.preset}: {'; '.join(parts)}" if parts else ""
+
+
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Schedules jobs by one or several methods, and writes results and figures."""
     from mohamjax.io.job_transfer import read_transfer
@@ -360,6 +379,8 @@ def _scheduled(
     """The methods, one after the other, and what there is to tell of them."""
     from mohamjax.jobs import STARTED, check_problem, direct_transfer, job_bound, run_method, transfer_of
 
+    if told := _told_otherwise(arguments):
+        terminal.line(told)
     table, goals, tenants, title = _problem(arguments, terminal.mapping, config, transfer)
     check_problem(table, config, goals)
     bound = job_bound(table)

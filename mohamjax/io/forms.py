@@ -296,6 +296,7 @@ class MappingsForm(Form):
     format: Literal["mappings/1"]
     sets: list[MappingSetForm]
     mohamjax: ForPeople = None
+    search: ForPeople = None
     offchip_bytes_per_cycle: ForPeople = None
     networks: ForPeople = None
 

@@ -4,8 +4,8 @@
 share it), "type", "bounds", "stride", "dilation", "template", "mappings"}`; every mapping has `latency_cycles` (without
 off-chip limits), `latency_interface_cycles` (of the layer alone behind a memory interface of the package, at
 `offchip_bytes_per_cycle` of the document), `energy_pJ` and `area_um2` of its own minimal hardware, `offchip_bytes`, and
-its loop nest: `levels`. `networks` has one entry per network and template that runs all its layers: `{"network",
-"template", "choices"}`, each choice with the sums of both latencies over the layers.
+its loop nest: `levels`. `search` says what found them. `networks` has one entry per network and template that runs all
+its layers: `{"network", "template", "choices"}`, each choice with the sums of both latencies over the layers.
 
 A user's mappings come in the same format, of which the numbers are not read, or as Timeloop's own YAML.
 """
@@ -48,13 +48,15 @@ def mappings_document(
     setup: Setup,
     tables: MappingTables,
     choices: abc.Mapping[tuple[str, str], Sequence[NetworkChoice]],
+    search: abc.Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """The content of a `mappings/1` file.
 
     Args:
         setup: networks whose unique layers were mapped, and the package whose interface they stand behind.
         tables: their Pareto tables `[U, T, M, ...]`.
-        choices: by (network, template), of `network_choices`.
+        choices: by (network, template), of `network_choices` or `sieved_choices`.
+        search: what found them, as plain data; None where that is not known.
     """
     application, templates = setup.application, setup.templates
     bandwidth = offchip_bandwidth(setup.package)
@@ -112,6 +114,7 @@ def mappings_document(
     return {
         "format": MAPPINGS_FORMAT,
         "mohamjax": __version__,
+        **({} if search is None else {"search": dict(search)}),
         "offchip_bytes_per_cycle": "unlimited" if np.isinf(bandwidth) else bandwidth,
         "sets": sets,
         "networks": networks,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import time
 from collections.abc import Callable, Sequence
 
 import jax
@@ -20,6 +21,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, fits, template_arrays
 from mohamjax.mapper import programs
+from mohamjax.mapper.config import MapperProgress
 from mohamjax.mapper.cosa import CosaConfig, cosa_mapping
 from mohamjax.mapper.gamma import GammaConfig, gamma_block
 from mohamjax.mapper.hybrid import HybridConfig, hybrid_block
@@ -36,7 +38,8 @@ COSTS = {"latency": (1.0, 0.0, 0.0), "energy": (0.0, 1.0, 0.0), "area": (0.0, 0.
 METHODS = ("cosa", "gamma", "hybrid")
 """Names of the baselines."""
 
-_MOST = 32  # problems side by side
+_MOST = {"cosa": 8, "gamma": 32, "hybrid": 32}
+"""Problems of a block. Programs are solved one after the other: small blocks tell sooner how far they are."""
 
 
 def check_baseline(method: str, cost: str) -> None:
@@ -63,7 +66,8 @@ class BaselineMapper:
         front: hand out all non-dominated mappings that were evaluated, not the best one alone; `cosa` evaluates one.
         settings: a `CosaConfig`, `GammaConfig` or `HybridConfig`; default that of the method.
         levels: L, at least those of every template; default the most of any.
-        progress: told how many of how many problems are done, after every block.
+        progress: called before the first and after every block; the evaluations that remain are taken to be as many
+            per problem as those so far.
     """
 
     layers: Sequence[UniqueLayer]
@@ -75,7 +79,7 @@ class BaselineMapper:
     front: bool = False
     settings: CosaConfig | GammaConfig | HybridConfig | None = None
     levels: int | None = None
-    progress: Callable[[int, int], None] | None = None
+    progress: Callable[[MapperProgress], None] | None = None
 
     def __post_init__(self) -> None:
         """Refuses names that are not known."""
@@ -94,7 +98,7 @@ class BaselineMapper:
             evaluated `[U, T]`.
 
         Raises:
-            InputError: `cosa` found no mapping in its time.
+            InputError: `cosa` found no mapping, or none in its time.
         """
         arrays = jax.device_get(template_arrays(self.templates, self.technology, self.levels, jnp.float32))
         depth, primes = arrays.component.shape[1], prime_slots(self.layers)
@@ -110,7 +114,9 @@ class BaselineMapper:
         room = children_room(spaces)
         spent = np.zeros((len(self.layers), len(self.templates)), int)
         found: dict[tuple[int, int], MappingTables] = {}
-        width = min(_MOST, 1 << max(len(pairs) - 1, 0).bit_length())
+        width = min(_MOST[self.method], 1 << max(len(pairs) - 1, 0).bit_length())
+        began = time.perf_counter()
+        self._tell(0, len(pairs), 0, began)
         for first in range(0, len(pairs), width):
             own = list(range(first, min(first + width, len(pairs))))
             block = [*own, *[own[-1]] * (width - len(own))]
@@ -129,11 +135,16 @@ class BaselineMapper:
             for n, i in enumerate(own):
                 found[pairs[i]] = take(sets, n)
                 spent[pairs[i]] = evaluated[n]
-            if self.progress is not None:
-                self.progress(len(found), len(pairs))
+            self._tell(len(found), len(pairs), int(spent.sum()), began)
         entries = max((len(one.cycles) for one in found.values()), default=1)
         tables = assemble(found, len(self.layers), len(self.templates), entries, depth, jnp.float32)
         return tables, spent
+
+    def _tell(self, done: int, problems: int, spent: int, began: float) -> None:
+        """Tells the listener how far it is."""
+        if self.progress is not None:
+            total, seconds = spent * problems // max(done, 1), time.perf_counter() - began
+            self.progress(MapperProgress(problems, 0, done, spent, total, seconds))
 
     def _key(self, key: jax.Array, u: int, t: int) -> jax.Array:
         """The key of a pair, by what it is."""

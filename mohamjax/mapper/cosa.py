@@ -48,6 +48,9 @@ class CosaConfig:
     gap: float = 1e-3
 
 
+_OUT_OF_TIME, _INFEASIBLE = 1, 2  # what `scipy.optimize.milp` calls status
+
+
 @dataclasses.dataclass
 class _Program:
     """A mixed-integer program in the making: minimise c x under rows low <= A x <= high."""
@@ -73,8 +76,12 @@ class _Program:
         for number, value in terms.items():
             self.cost[number] += weight * value
 
-    def solve(self, seconds: float, gap: float) -> np.ndarray | None:
-        """The values of the variables, or None where none were found in time."""
+    def solve(self, config: CosaConfig, item: str) -> np.ndarray:
+        """The values of the variables.
+
+        Raises:
+            InputError: names the item: there are no values, HiGHS found none in its time, or it gave up.
+        """
         from scipy.optimize import LinearConstraint, milp
         from scipy.sparse import coo_array
 
@@ -86,9 +93,17 @@ class _Program:
             integrality=np.asarray(self.whole),
             bounds=(np.zeros(len(self.most)), np.asarray(self.most)),
             constraints=LinearConstraint(matrix, *np.asarray([row[1:] for row in self.rows]).T),
-            options={"time_limit": seconds, "mip_rel_gap": gap},
+            options={"time_limit": config.seconds, "mip_rel_gap": config.gap},
         )
-        return None if found.x is None else np.asarray(found.x)
+        if found.x is not None:
+            return np.asarray(found.x)
+        if found.status == _INFEASIBLE:
+            told = "no mapping keeps the template's limits with an equal share of each buffer per data space"
+            raise InputError(told, item=item, remedy="use another mapper, or a template that leaves more free")
+        if found.status == _OUT_OF_TIME:
+            told = f"HiGHS found no mapping in {config.seconds:g} s"
+            raise InputError(told, item=item, remedy="give it more time, `CosaConfig.seconds`")
+        raise InputError(f"HiGHS found no mapping: {found.message}", item=item, remedy="use another mapper")
 
 
 def cosa_mapping(space: MapSpace, config: CosaConfig, *, item: str) -> MappingGenes:
@@ -100,16 +115,10 @@ def cosa_mapping(space: MapSpace, config: CosaConfig, *, item: str) -> MappingGe
         item: what the problem is, for messages.
 
     Raises:
-        InputError: HiGHS found no mapping in its time.
+        InputError: there is no mapping of the kind, or HiGHS found none in its time.
     """
     program, copies, still = _program(space, config)
-    values = program.solve(config.seconds, config.gap)
-    if values is None:
-        raise InputError(
-            f"HiGHS found no mapping in {config.seconds:g} s",
-            item=item,
-            remedy="give it more time, `CosaConfig.seconds`",
-        )
+    values = program.solve(config, item)
     prime, dim = np.asarray(space.prime), np.asarray(space.dim)
     slot = np.full(len(prime), int(space.outermost), np.int32)
     left = {group: list(np.flatnonzero((dim == group[0]) & (prime == group[1]))) for group in copies}

@@ -45,4 +45,4 @@ def settings(space: HardwareSpace, method: str, budget: str, *, preset: str = "o
     changes = {
         "power_cap_W": unico_cap(space.name), **BUDGETS[budget], **preset_changes(preset, method), **changes
     }  # fmt: skip
-    return CodesignConfig(method=method, budget=budget, **changes)
+    return CodesignConfig(method=method, budget=budget, **{"preset": preset, **changes})

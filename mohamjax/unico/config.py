@@ -32,6 +32,7 @@ class CodesignConfig:
     Attributes:
         method: one of `METHODS`.
         budget: name of a budget, for the record.
+        preset: name of a preset, for the record: the settings say what it changes.
         lanes: N, hardware points of a batch.
         first: generations of the first round of a bracket.
         rounds: rounds of a bracket; generations double from one to the next.
@@ -71,6 +72,7 @@ class CodesignConfig:
 
     method: str = "unico"
     budget: str = "small"
+    preset: str = "ours"
     lanes: int = 16
     first: int = 2
     rounds: int = 5

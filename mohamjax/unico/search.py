@@ -444,7 +444,7 @@ class HardwareSearch:
             "templates": [t.content_hash() for t in problem.space.variants],
             "technology": technology_hash(problem.technology),
             "package": package_to_dict(problem.package),
-            "settings": plain(self.config),
+            "settings": {k: v for k, v in plain(self.config).items() if k != "preset"},  # a name alone
             "version of mohamjax": __version__,
         }
         return marks_of(record)
