@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from mohamjax.runtime.devices import over_devices as over_devices
     from mohamjax.runtime.programs import use_cache as use_cache
     from mohamjax.schedule import simulate as simulate
+    from mohamjax.schedule.own_measures import Limit as Limit
+    from mohamjax.schedule.own_measures import Objective as Objective
     from mohamjax.search.sampling import sample_designs as sample_designs
     from mohamjax.search.unit_cube import decode_design as decode_design
     from mohamjax.search.unit_cube import design_dimensions as design_dimensions
@@ -58,7 +60,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DesignProblem",
+    "Limit",
     "Memory",
+    "Objective",
     "Package",
     "__version__",
     "codesign",
@@ -90,7 +94,9 @@ __all__ = [
 
 _HOMES = {
     "DesignProblem": "problem.design_problem",
+    "Limit": "schedule.own_measures",
     "Memory": "hardware",
+    "Objective": "schedule.own_measures",
     "Package": "hardware:PackageParameters",
     "codesign": "api",
     "decide": "api",

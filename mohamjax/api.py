@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -46,9 +47,10 @@ from mohamjax.mapping import (
 from mohamjax.problem.design_problem import DesignProblem, search_keys
 from mohamjax.problem.space import DesignSpace
 from mohamjax.progress import ProgressLines
+from mohamjax.reader import as_given
 from mohamjax.runtime.devices import DevicesLike, chosen_devices
 from mohamjax.runtime.struct import cast, shown_briefly
-from mohamjax.schedule import Design, SizedDesign
+from mohamjax.schedule import Design, DesignFile, SizedDesign
 from mohamjax.schedule.decision import Decision
 from mohamjax.schedule.decision import decide as decide_rows
 from mohamjax.schedule.design import padded
@@ -59,7 +61,7 @@ from mohamjax.unico.choices import chosen_space, settings
 from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch
 from mohamjax.unico.space import HardwareSpace
-from mohamjax.workload import ApplicationModel, load_scenario
+from mohamjax.workload import ApplicationLike, ApplicationModel, as_application, load_scenario
 
 
 def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationModel:
@@ -316,8 +318,13 @@ def schedule_jobs(
     return run_method(method or (chosen.methods[0] if chosen else "gsharp"), table, config, goals)
 
 
+def _problem(given: DesignProblem | ApplicationLike) -> DesignProblem:
+    """The problem that is given, or that of networks with all else as packaged."""
+    return given if isinstance(given, DesignProblem) else DesignProblem(given)
+
+
 def map_layers(
-    problem: DesignProblem,
+    problem: DesignProblem | ApplicationLike,
     budget: str = "small",
     seed: int = 0,
     *,
@@ -337,7 +344,7 @@ def map_layers(
     seed finds for itself. `preset="medea"` is the mapper that the MEDEA paper prints.
 
     Args:
-        problem: the problem.
+        problem: the problem; or networks, or the name or file of a scenario, for one with all else as packaged.
         budget: `tiny`, `small` or `paper`; a preset other than the default says itself how much is evaluated.
         seed: of all randomness.
         preset: a key of `mapper.MAPPER_PRESETS`: `default`; `medea`, operators, rates and sizes as its paper prints
@@ -366,6 +373,7 @@ def map_layers(
         >>> found.count.shape  # Pareto sets: unique layers, templates
         (2, 2)
     """
+    problem = _problem(problem)
     chosen = mapper_preset(preset)
     if method is not None:
         own = {"preset": preset != "default", "config": config, "devices": devices, "one_axis": one_axis}
@@ -420,7 +428,7 @@ def _budget(name: str) -> str:
 
 
 def search(
-    problem: DesignProblem,
+    problem: DesignProblem | ApplicationLike,
     tables: MappingTables | None = None,
     budget: str | None = None,
     seed: int = 0,
@@ -428,6 +436,7 @@ def search(
     preset: str = "default",
     progress: bool = False,
     listener: Listener | None = None,
+    designs: DesignFile | str | os.PathLike[str] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     cache: bool | str | os.PathLike[str] = True,
@@ -437,7 +446,7 @@ def search(
     """Searches packages and schedules: the Pareto front of latency, energy and area.
 
     Args:
-        problem: the problem.
+        problem: the problem; or networks, or the name or file of a scenario, for one with all else as packaged.
         tables: mappings to choose from, which no round of mapping then adds to unless `every` is given, so that the
             front's designs evaluate in `problem.arrays(tables)`; default those of `map_layers` with this budget and
             seed, and rounds as the budget has them.
@@ -446,6 +455,7 @@ def search(
         preset: `default`, `layers`, `moham` or `paper`, see `Settings.preset`; the package stays the problem's.
         progress: write lines on standard error that say how far it is, at most one in two seconds for each step.
         listener: an object of your own that is told how the search goes (`search.Listener`), instead of `progress`.
+        designs: `designs/1` or `schedule/1` file whose designs are evaluated first.
         checkpoint: npz file that is written every half a minute and at the end.
         resume: go on from it; where there is none yet, from the beginning.
         cache: as of `map_layers`.
@@ -453,7 +463,8 @@ def search(
             only one is evaluated by all; the front does not depend on them (see "Several devices" in the docs).
         settings: `max_chiplets`, or any field of `Settings` (`weights`, `mapper`, `within`), of `MohamConfig`
             (`population`, `generations`, `objective`, `objectives`), of `PlanRates` or, with `genes="layers"`, `Rates`
-            (`crossover`), and of `RemapConfig` (`every`); a name that several have is that of the first.
+            (`crossover`), and of `RemapConfig` (`every`); a name that several have is that of the first. Among
+            `objectives` may be an `mj.Objective`, a function of your own; `limits` takes `mj.Limit`s.
 
     Returns:
         The result: `.front.objectives` `[n, M]` float64 by the first of them upward, `.front.designs`, `.history` (a
@@ -473,6 +484,7 @@ def search(
         >>> bool(jnp.allclose(best, result.front.objectives[0], rtol=1e-4))
         True
     """
+    problem = _problem(problem)
     problem = problem.replace(max_chiplets=settings.pop("max_chiplets")) if "max_chiplets" in settings else problem
     base = Settings.preset(None if budget is None else _budget(budget), preset=preset, seed=seed)
     if tables is not None and "every" not in settings and "remap" not in settings:
@@ -480,10 +492,12 @@ def search(
     chosen = changed(base, settings)
     if progress and listener is not None:
         raise InputError("goes with no listener", argument="progress", remedy="give one of the two")
+    read = functools.partial(design_files.read_designs, technology=problem.technology)
     return Search(
         problem,
         chosen,
         listener=ProgressLines() if progress else listener,
+        designs=None if designs is None else as_given(designs, "designs", DesignFile, read),
         tables=tables,
         cache=_store(cache) if tables is None else None,
         checkpoint=_kept(checkpoint),
@@ -493,7 +507,7 @@ def search(
 
 
 def codesign(
-    application: ApplicationModel,
+    application: ApplicationLike,
     space: str | HardwareSpace | None = None,
     *,
     template: str | os.PathLike[str] | Template | None = None,
@@ -511,7 +525,8 @@ def codesign(
     """Searches one accelerator for a set of networks: the front of latency, power and area (UNICO).
 
     Args:
-        application: networks from `load_scenario` or `load_onnx`; latency and energy are summed over them.
+        application: networks from `load_scenario` or `load_onnx`, or the name or file of a scenario, or ONNX files;
+            latency and energy are summed over them.
         space: `unico-edge` (default), `unico-cloud`, `unico-ci`, or a `HardwareSpace`.
         template: search the sizes of this template instead: a packaged name, a file or a `Template`.
         method: `unico`, or a baseline on the same measurements: `hasco`, `hasco-r`, `nsga2`, `mobohb`, `random`.
@@ -541,7 +556,5 @@ def codesign(
     """
     where = chosen_space(space, template)
     config = settings(where, method, budget, preset=preset, seed=seed, **changes)
-    if not isinstance(application, ApplicationModel):
-        raise TypeError(f"application: expected what load_scenario or load_onnx return, got {application!r:.80}")
-    problem = CodesignProblem(application, where, as_technology(technology), as_package(package))
+    problem = CodesignProblem(as_application(application), where, as_technology(technology), as_package(package))
     return HardwareSearch(problem, config, checkpoint=_kept(checkpoint), resume=resume, listener=listener).run()

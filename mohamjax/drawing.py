@@ -84,9 +84,10 @@ class FigureProcess:
 
     def _send(self) -> None:
         assert self._front is not None
-        # Figures show neither loop nests nor wires, which are most of it.
+        # Figures show neither the order of loops nor wires, which are most of it.
         evaluated = self._front.evaluated
-        tables = dataclasses.replace(evaluated.tables, mapping=None)
+        nests = dataclasses.replace(evaluated.tables.mapping, order=None, spatial_order=None, keep=None)
+        tables = dataclasses.replace(evaluated.tables, mapping=nests)
         shown = dataclasses.replace(evaluated, wires=None, tables=tables)
         # If anything goes wrong, the process finds nothing to draw.
         with contextlib.suppress(Exception):

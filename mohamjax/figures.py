@@ -122,8 +122,8 @@ def plot_evaluated(
 ) -> list[pathlib.Path]:
     """Draws all figures of a front in memory.
 
-    Writes `front`, `convergence` (where there is a history) and `gantt`, `area` and `energy` of the fastest, the most
-    frugal and the smallest design and of the knee, e.g. `gantt_knee.png`.
+    Writes `front`, `convergence` (where there is a history) and `gantt`, `area`, `energy` and `roofline` of the
+    fastest, the most frugal and the smallest design and of the knee, e.g. `gantt_knee.png`.
 
     Args:
         evaluated: the front, at least one design, numbered as it stands.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 import re
 import sys
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
 from mohamjax.errors import InputError
@@ -184,6 +186,37 @@ _WORDS = {
     "array": "a list",
     "object": "a mapping",
 }
+
+
+def check_fields(made: object, kinds: abc.Mapping[str, Any], where: str) -> None:
+    """Checks fields of a frozen dataclass as they are checked where a file says the same.
+
+    NumPy's numbers become Python's, and `"unlimited"` becomes infinite. Fields that are arrays are left alone: they may
+    be traced.
+
+    Args:
+        made: the dataclass; called in its `__post_init__`.
+        kinds: a type for each field that is checked.
+        where: what it is, for complaints.
+
+    Raises:
+        InputError: a field has a value that it cannot have; names it.
+    """
+    for name, kind in kinds.items():
+        value = getattr(made, name)
+        if hasattr(value, "__array__") and not isinstance(value, np.generic):
+            continue
+        value = _own_numbers(value)
+        read_form(value, kind, where=f"{where}.{name}")
+        object.__setattr__(made, name, math.inf if value == "unlimited" else value)
+
+
+def _own_numbers(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple) and any(isinstance(one, np.generic) for one in value):
+        return tuple(map(_own_numbers, value))
+    return value
 
 
 def _complaint(told: str, data: Any, form: Any, file: object, where: str) -> InputError:

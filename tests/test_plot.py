@@ -23,6 +23,7 @@ from mohamjax.io.results import write_results
 from mohamjax.plot import style
 from mohamjax.plot.design import ENERGY_PARTS
 from mohamjax.schedule import ROLES, Certificate, FrontCurves, Staircase, certify, landmarks
+from mohamjax.schedule.roofline import Roof
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -43,7 +44,8 @@ def view(layers, chiplets, networks=2, slowed=True):
         start = float(free[chip])
         end = free[chip] = start + float(rng.exponential(1e-4))
         slow = (plot.Slowdown((start + end) / 2, end, 0.25, ("link", "DRAM")[i % 2]),) if slowed and i % 3 == 0 else ()
-        bars.append(plot.LayerBar(f"/block{i}/conv/Conv", i * networks // layers, chip, start, end, slow))
+        place = i * networks // layers, chip, start, end, slow
+        bars.append(plot.LayerBar(f"/block{i}/conv/Conv", *place, intensity=10.0 ** (i % 3), reached=2.0))
     chips = tuple(
         plot.ChipletView(
             template=kind,
@@ -51,6 +53,7 @@ def view(layers, chiplets, networks=2, slowed=True):
             hops=1,
             area_mm2=tuple((part, 0.1 + 0.01 * k) for part in PARTS[kind]),
             energy_J=tuple((part, 1e-4) for part in ENERGY_PARTS),
+            roof=Roof(64.0, 4.0, f"interface {k % 4}"),
         )
         for k, kind in zip(range(chiplets), ("eyeriss", "simba") * chiplets, strict=False)
     )
@@ -391,6 +394,7 @@ def test_the_users_matplotlib_settings_stay(tmp_path):
 
 def test_names_of_users_are_drawn_as_they_are(tmp_path):
     odd = dataclasses.replace(view(2, 1), networks=("_$x^{$", "网络\n\t" + 80 * "y"), design_id="$\\frac$")
+    figures.save(plot.rooflines(odd, title="$unbalanced \\sqrt{ title" * 20), tmp_path / "roofs.png")
     figure = plot.gantt(odd, title="$unbalanced \\sqrt{ title" * 20)
     figures.save(figure, tmp_path / "odd.png")
     labels = legend_texts(figure)
@@ -413,7 +417,7 @@ def test_units_for_people():
 
 def named(suffix="png"):
     roles = ("fastest", "frugal", "smallest", "knee")
-    return {f"{kind}_{role}.{suffix}" for kind in ("gantt", "area", "energy") for role in roles}
+    return {f"{kind}_{role}.{suffix}" for kind in ("gantt", "area", "energy", "roofline") for role in roles}
 
 
 def test_plot_evaluated_writes_all_figures(tmp_path, evaluated):

@@ -4,6 +4,7 @@ Needs playwright and a Chromium (`pip install playwright && playwright install c
 """
 
 import itertools
+import math
 import os
 import re
 import shutil
@@ -306,6 +307,63 @@ def test_feet_of_layers_that_wait_for_bandwidth_are_seen(browser, evaluated, tmp
     feet = visit.tab.locator("#schedule-chart svg .concat_0_layer_1_marks path")
     assert feet.count() > 0 and any(design["slowed"] for design in data["results"][0]["designs"].values())
     assert set(feet.evaluate_all("paths => paths.map(path => path.getAttribute('fill'))")) == {ink}
+    visit.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (420, "dark")])
+def test_rooflines_tell_every_layer_to_mouse_and_keyboard(browser, evaluated, tmp_path, width, scheme):
+    path, data = written(tmp_path, [made_up(evaluated, 3)], most=3)
+    told = data["results"][0]
+    design = told["designs"][str(told["roles"]["knee"])]
+    visit = Visit(browser, path)
+    tab = visit.tab
+    tab.emulate_media(color_scheme=scheme)
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.wait_for_timeout(500)
+    panels = tab.locator("#roofs figure").all()
+    assert len(panels) == len(design["chiplets"])
+    decades = ["0.01", "0.1", "1", "10", "100", "1k", "10k"]
+    (west, east), (south, north) = design["roof_decades"]
+    for k, panel in enumerate(panels):
+        assert panel.locator(".decade-x").all_text_contents() == decades[west + 2 : east + 3]
+        assert panel.locator(".decade-y").all_text_contents() == decades[south + 2 : north + 3]
+        frame, drawing = panel.locator(".frame").bounding_box(), panel.locator("svg").bounding_box()
+        assert drawing["x"] >= 0 and drawing["x"] + drawing["width"] <= width
+        points = panel.locator(".layer").all()
+        numbers = [int(point.get_attribute("data-number")) for point in points]
+        assert sorted(numbers) == [i for i, chiplet in enumerate(design["chiplet"]) if chiplet == k]
+        # At their places on the log axes, none above the roof.
+        roof = design["chiplets"][k]["roof"]
+        for number, point in zip(numbers, points, strict=True):
+            intensity, rate = told["nests"][design["nest"][number]]["intensity"], design["macs_per_cycle"][number]
+            assert rate <= min(roof["peak"], roof["bandwidth"] * intensity) * 1.001
+            spot = point.bounding_box()
+            across = (math.log10(intensity) - west) / (east - west) * frame["width"] + frame["x"]
+            above = (north - math.log10(rate)) / (north - south) * frame["height"] + frame["y"]
+            assert spot["x"] + spot["width"] / 2 == pytest.approx(across, abs=1.5)
+            assert spot["y"] + spot["height"] / 2 == pytest.approx(above, abs=1.5)
+        # The arrows go through the layers of a chiplet, and each says what it is and what binds it.
+        bubble = panel.locator(".told")
+        assert bubble.is_visible() == (k > 0)  # there the tabulator has gone on to it
+        panel.locator('.layer[tabindex="0"]').focus()
+        for number in numbers:
+            text = bubble.inner_text()
+            assert told["layers"][number]["name"] in text and "MACs per cycle" in text
+            assert f"bound by {design['bound'][number]}" in text or design["bound"][number] == "MACs"
+            assert tab.evaluate("document.activeElement.ariaLabel").endswith(text.rpartition("\n")[2])
+            box = bubble.bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width
+            tab.keyboard.press("ArrowRight")
+        tab.keyboard.press("Enter")  # shows the loop nest of the last
+        assert tab.inner_text("#nest") == told["nests"][design["nest"][numbers[-1]]]["text"]
+        assert tab.locator("#roofs .layer[aria-pressed=true]").get_attribute("data-number") == str(numbers[-1])
+        tab.keyboard.press("Tab")
+        assert not bubble.is_visible()
+    panels[0].locator(".layer >> nth=0").hover(force=True)
+    assert panels[0].locator(".told").is_visible()
+    ink = tab.locator("#roofs .roof >> nth=0").evaluate("line => getComputedStyle(line).stroke")
+    assert ink == {"light": "rgb(27, 31, 36)", "dark": "rgb(230, 232, 235)"}[scheme]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
     visit.close()
 
 

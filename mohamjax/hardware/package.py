@@ -22,7 +22,7 @@ from msgspec import Meta
 from numpy.typing import DTypeLike
 
 from mohamjax.errors import InputError
-from mohamjax.forms import Amount, Form, Whole, read_form
+from mohamjax.forms import Amount, Form, Whole, check_fields, read_form
 from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, memory_of, memory_to_dict
 from mohamjax.hardware.mesh import Link, route, trunks
 from mohamjax.hardware.technology import DRAM_TYPES
@@ -111,13 +111,7 @@ class PackageParameters:
 
     def __post_init__(self) -> None:
         """Checks every plain number and text by the types that files are read by."""
-        for name, kind in _ALLOWED.items():
-            value = getattr(self, name)
-            if isinstance(value, jax.Array | np.ndarray):
-                continue
-            value = value.item() if isinstance(value, np.generic) else value
-            read_form(value, kind, where=f"package.{name}")
-            object.__setattr__(self, name, math.inf if value == "unlimited" else value)
+        check_fields(self, _ALLOWED, "package")
         _check_counts(self.interface_counts, None, "package.interface_counts")
         object.__setattr__(self, "interface_counts", tuple(tuple(pair) for pair in self.interface_counts))
         if not (self.memory is None or isinstance(self.memory, Memory)):

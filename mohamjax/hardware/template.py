@@ -9,11 +9,14 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Meta
 
 from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
 from mohamjax.errors import InputError
-from mohamjax.hardware.technology import DRAM_TYPES
+from mohamjax.forms import Amount, Index, Positive, Text, Whole, check_fields
+from mohamjax.hardware.technology import DRAM_TYPES, ComponentClass, DramType
 from mohamjax.runtime.struct import shown_briefly
 
 Kind = Literal["dram", "sram", "rf", "reg", "dummy"]
@@ -24,6 +27,41 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 Limits = dict[str, int | None]
 """Dimension letter -> largest factor, None = unlimited; a missing letter is not allowed (factor 1)."""
+
+
+_amount: Any = Amount  # for the type checker, to which they are no types that a union can be made of
+_index: Any = Index
+_positive: Any = Positive
+
+_OF_COMPONENT: dict[str, Any] = {
+    "cls": ComponentClass,
+    "ports": Annotated[int, Meta(ge=1, le=2)],
+    "dram_type": DramType,
+    "fixed": tuple[Amount, Amount, Amount],
+}
+_OF_MAC: dict[str, Any] = {
+    "width_bits": Whole,
+    "accumulator_bits": Whole,
+    "energy_pJ": _amount | None,
+    "area_um2": _amount | None,
+}
+_Three = tuple[bool, bool, bool]
+
+_OF_LEVEL: dict[str, Any] = {
+    "name": Text,
+    "kind": Kind,
+    "keep": _Three,
+    "capacity_words": _index | None,
+    "word_bits": Whole,
+    "block_words": Whole,
+    "fanout": tuple[Whole, Whole],
+    "bandwidth": tuple[_positive | None, _positive | None],
+    "shared_bandwidth": _positive | None,
+    "hop_energy_pJ": _amount | None,
+    "granularity_rows": Index,
+    "may_bypass": _Three,
+}
+"""What the fields of `Level` may be; a level that only distributes has a capacity of 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +79,10 @@ class Component:
     ports: int = 1
     dram_type: str = DRAM_TYPES[0]
     fixed: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        """Checks what a file could not say either."""
+        check_fields(self, _OF_COMPONENT, "component")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +121,10 @@ class Level:
     granularity_rows: int = 0
     may_bypass: tuple[bool, bool, bool] = (False, False, False)
 
+    def __post_init__(self) -> None:
+        """Checks what a file could not say either."""
+        check_fields(self, _OF_LEVEL, f"level {self.name}")
+
 
 @dataclasses.dataclass(frozen=True)
 class Mac:
@@ -95,6 +141,10 @@ class Mac:
     accumulator_bits: int = 24
     energy_pJ: float | None = None
     area_um2: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what a file could not say either."""
+        check_fields(self, _OF_MAC, "mac")
 
 
 @dataclasses.dataclass(frozen=True)

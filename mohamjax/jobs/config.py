@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mohamjax.emo.loop import MAX_POPULATION
 from mohamjax.errors import InputError
 from mohamjax.jobs.job_problem import JobProblem, job_problem
 from mohamjax.jobs.table import JobTable
+from mohamjax.runtime.checks import check_seed, check_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +36,8 @@ class JobSearchConfig:
 
     def __post_init__(self) -> None:
         """Checks the values; raises InputError."""
-        if self.population < 2 or self.generations < 0:
-            raise InputError(
-                f"{self.population} schedules and {self.generations} generations are too few",
-                item="search",
-                remedy="take at least 2 schedules and 0 generations",
-            )
+        check_whole(self, "search", {"population": 2, "generations": 0, "archive": 1})
+        check_seed(self.seed)
         if self.population > MAX_POPULATION:
             raise InputError(
                 f"{self.population:,} schedules at once", item="population", remedy=f"take at most {MAX_POPULATION:,}"
@@ -63,6 +62,20 @@ class JobGoals:
     weight: tuple[float, ...] | None = None
     deadline: tuple[float, ...] | None = None
     target: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Checks every number."""
+        for name, told, good in (
+            ("weight", "numbers of 0 or more", lambda one: 0 <= one < math.inf),
+            ("deadline", "numbers above 0", lambda one: one > 0),
+            ("target", "places, from 0 on", lambda one: one >= 0 and one == int(one)),
+        ):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            for value in values if isinstance(values, tuple | list | np.ndarray) else [None]:
+                if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not good(value):
+                    raise InputError(f"holds {value!r:.40}", argument=name, remedy=f"give one for each job: {told}")
 
     def problem(
         self,

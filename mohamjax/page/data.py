@@ -19,6 +19,7 @@ from mohamjax.mapping import loop_nest
 from mohamjax.page.charts import Objective
 from mohamjax.schedule import CYCLE_S, Certificate, Evaluated, Staircase, by_type, landmarks, layer_use
 from mohamjax.schedule.measures import DEFAULT, measure_named
+from mohamjax.schedule.roofline import Roof
 from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view
 from mohamjax.version import __version__
 
@@ -257,13 +258,19 @@ def _corners(curve: Staircase, top: float, right: float) -> tuple[np.ndarray, np
     return x, y
 
 
+def _roof(roof: Roof) -> Part:
+    """A roof, whose bandwidth is None where nothing limits it."""
+    bandwidth = _digits([roof.bandwidth])[0] if np.isfinite(roof.bandwidth) else None
+    return {"peak": roof.peak, "bandwidth": bandwidth, "resource": roof.resource}
+
+
 class _Details:
     """Designs of one result, told whole; loop nests and layers are told once."""
 
     def __init__(self, result: Result):
         self.evaluated = result.evaluated
         self.nests: dict[tuple[int, int, int], int] = {}
-        self.moved: list[tuple[float, float]] = []
+        self.moved: list[tuple[float, float, float]] = []
 
     def add(self, index: int, design: str) -> Part:
         """One design; notes the loop nests that it uses."""
@@ -285,10 +292,11 @@ class _Details:
         for bar in view.bars:
             if bar.mapping not in self.nests:
                 self.nests[bar.mapping] = len(self.nests)
-                self.moved.append((bar.alone_s, bar.offchip_bytes))
+                self.moved.append((bar.alone_s, bar.offchip_bytes, bar.intensity))
             nests.append(self.nests[bar.mapping])
         return {
             "floor": self._floor(len(view.chiplets)),
+            "roof_decades": view.roof_decades,
             "chiplets": [
                 {
                     "template": kinds[chip.template],
@@ -297,6 +305,7 @@ class _Details:
                     "area": [[name, *_digits([mm2])] for name, mm2 in chip.area_mm2],
                     "energy": _digits(joule for _, joule in chip.energy_J),
                     "levels": [[words, *fanout] for _, words, fanout in chip.levels],
+                    "roof": _roof(chip.roof),
                 }
                 for chip in view.chiplets
             ],
@@ -305,6 +314,7 @@ class _Details:
             "start_ns": [int(t) for t in start],
             "length_ns": [int(t) for t in end - start],
             "energy_J": _digits((bar.energy_J for bar in view.bars), 4),
+            "bound": [bar.bound for bar in view.bars],
             "slowed": [
                 [layer, round(s.start_s * 1e9), round((s.end_s - s.start_s) * 1e9), float(f"{s.rate:.3g}"), s.cause]
                 for layer, bar in enumerate(view.bars)
@@ -338,10 +348,11 @@ class _Details:
         application, templates = self.evaluated.application, self.evaluated.templates
         mapping = self.evaluated.tables.mapping
         nests = []
-        for (u, t, m), (alone, moved) in zip(self.nests, self.moved, strict=True):
+        for (u, t, m), numbers in zip(self.nests, self.moved, strict=True):
             nest = jax.tree.map(lambda leaf, at=(u, t, m): np.asarray(leaf[at]), mapping)
             text = loop_nest(nest, templates[t].level_names)
-            nests.append({"template": t, "text": text, "alone_s": _digits([alone])[0], "bytes": _digits([moved])[0]})
+            told = zip(("alone_s", "bytes", "intensity"), _digits(numbers), strict=True)
+            nests.append({"template": t, "text": text, **dict(told)})
         return {
             "networks": [network.name for network in application.networks],
             "templates": [

@@ -21,6 +21,8 @@ from mohamjax.page.data import Contents
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
+_SCRIPTS = ("roofline.js", "page.js")
+
 
 @functools.cache
 def plotting_library() -> str:
@@ -56,7 +58,7 @@ def page(contents: Contents, title: str) -> str:
     Raises:
         InputError: the plotting library is not installed.
     """
-    scripts = plotting_library(), _asset("page.js")
+    scripts = plotting_library(), "\n".join(map(_asset, _SCRIPTS))
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(script.encode()).digest())}'" for script in scripts)
     data = {"charts": charts(contents["objectives"]), **contents}
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -428,6 +428,7 @@
     drawSchedule(result, design, about, row);
     drawShares(result, design, about);
     drawFloor(result, design, about);
+    drawRoofs(result, design, about);
     writeChiplets(result, design, about);
     writeNetworks(result, design, about, row);
     writeTypes(design);
@@ -455,7 +456,7 @@
         number, layer: layer.name, network: result.networks[layer.network], lane: lanes[design.chiplet[number]],
         start: design.start_ns[number] * 1e-9, end: (design.start_ns[number] + design.length_ns[number]) * 1e-9,
         alone: nest.alone_s, bytes: nest.bytes, energy: design.energy_J[number], lost: 0, nest: design.nest[number],
-        rate: design.macs_per_cycle[number], use: design.utilisation[number],
+        rate: design.macs_per_cycle[number], use: design.utilisation[number], intensity: nest.intensity, bound: design.bound[number],
       };
     });
     for (const [number, , length, rate] of design.slowed) bars[number].lost += (length * (1 - rate)) / Math.max(design.length_ns[number], 1);
@@ -520,13 +521,23 @@
 
   const sum = (values) => values.reduce((a, b) => a + b, 0);
 
-  const SVG = "http://www.w3.org/2000/svg";
-
-  function shape(tag, properties, ...children) {
-    const made = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(properties)) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
+  /** The roofline of every chiplet, all on the same axes. */
+  function drawRoofs(result, design, about) {
+    const told = (bar) => [
+      ["", plain(bar.rate, 4) + " MACs per cycle (" + percent(bar.use, 1) + " of the chiplet's)"],
+      ["", plain(bar.intensity, 4) + " MACs per byte off the chiplet"],
+      ["bound by ", bar.bound === "MACs" ? "the MACs that its mapping uses" : bar.bound],
+    ];
+    const panels = design.chiplets.map((chip, k) => ({
+      ...chip.roof, decades: design.roof_decades,
+      caption: k + " " + result.templates[chip.template].name + ": " + chip.roof.peak + (chip.roof.peak === 1 ? " MAC, " : " MACs, ") +
+        (chip.roof.bandwidth === null ? "no limit off the chiplet" : plain(chip.roof.bandwidth, 3) + " B per cycle (" + chip.roof.resource + ")"),
+      layers: about.bars.filter((bar) => bar.lane === about.lanes[k]).map((bar) => ({
+        number: bar.number, name: bar.network + " / " + bar.layer, colour: COLOURS[result.layers[bar.number].network % COLOURS.length],
+        intensity: bar.intensity, rate: bar.rate, told: told(bar),
+      })),
+    }));
+    $("roofs").replaceChildren(...rooflines(panels, (number) => pick(number, true)));
   }
 
   const size = (bytes) => (bytes < 1024 ? plain(bytes, 3) + " B" : plain(bytes / 1024, 3) + " KiB");
@@ -630,7 +641,7 @@
     ["layer", (bar) => bar.layer], ["network", (bar) => bar.network], ["chiplet", (bar) => bar.lane],
     ["start", (bar) => bar.start, (v) => si(v, "s", 5)], ["takes", (bar) => bar.end - bar.start, (v) => si(v, "s")],
     ["lost", (bar) => bar.lost, (v) => percent(v, 1)], ["MACs per cycle", (bar) => bar.rate, (v) => plain(v, 4)],
-    ["utilisation", (bar) => bar.use, (v) => percent(v, 1)], ["energy", (bar) => bar.energy, (v) => si(v, "J", 3)],
+    ["utilisation", (bar) => bar.use, (v) => percent(v, 1)], ["bound by", (bar) => bar.bound], ["energy", (bar) => bar.energy, (v) => si(v, "J", 3)],
   ];
 
   function writeLayers(result, design, about) {
@@ -669,6 +680,7 @@
       line.tabIndex = own ? 0 : -1;
       if (own && scroll) line.scrollIntoView({ block: "nearest" });
     }
+    for (const point of $("roofs").querySelectorAll(".layer")) point.setAttribute("aria-pressed", String(Number(point.dataset.number) === number));
     const layer = result.layers[number], nest = result.nests[bar.nest];
     $("nest-title").textContent = bar.network + " / " + layer.name + " (" + layer.type + " " + layer.shape + ") on chiplet " + bar.lane + ": " +
       si(layer.macs, "MACs") + ", " + si(bar.alone, "s") + " without off-chip limits, " + si(bar.bytes, "B") + " off-chip";

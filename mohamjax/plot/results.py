@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 
 from mohamjax.plot.design import area_shares, energy_breakdown, gantt
 from mohamjax.plot.front import Front, convergence, front_projections, roles_by_row
+from mohamjax.plot.roofline import rooflines
 from mohamjax.schedule import Certificate, Evaluated, landmarks
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.schedule.view import DesignView
 
-_FIGURES = {"gantt": gantt, "area": area_shares, "energy": energy_breakdown}
+_FIGURES = {"gantt": gantt, "area": area_shares, "energy": energy_breakdown, "roofline": rooflines}
 
 
 def front_of(evaluated: Evaluated) -> Front:
@@ -37,7 +38,7 @@ def result_figures(
     history: Sequence[abc.Mapping[str, float]] | None = None,
     certificate: Certificate | Callable[[], Certificate | None] | None = None,
 ) -> Iterator[tuple[str, Figure]]:
-    """Draws `gantt`, `area` and `energy` of the landmarks, `convergence` (where there is a history) and `front`.
+    """Draws `gantt`, `area`, `energy` and `roofline` of the landmarks, `front`, and `convergence` where it is known.
 
     Args:
         front: the front, at least one design.

@@ -44,7 +44,7 @@ from mohamjax.schedule import CYCLE_S, evaluation_arrays, isolated_cycles
 from mohamjax.schedule.ensemble import models_of, own_tables
 from mohamjax.schedule.measures import DEFAULT, of_frames, offsets, owners
 from mohamjax.schedule.setup import Setup
-from mohamjax.workload import ApplicationModel, Ensemble
+from mohamjax.workload import ApplicationLike, ApplicationModel, Ensemble, as_application
 
 TemplateLike = str | os.PathLike[str] | Template
 
@@ -73,7 +73,7 @@ class DesignProblem:
             and designs count: the given ones, with the memory of the package, unless the requirements fix chiplets.
 
     Args:
-        application: from `load_scenario` or `load_onnx`.
+        application: from `load_scenario` or `load_onnx`; or the name or file of a scenario, or ONNX files.
         templates: names of packaged templates, YAML files or `Template` objects; one or several; default all packaged.
         package: parameters or a YAML file; default those of `Package()`.
         technology: tables or a file; default the packaged 45 nm.
@@ -108,15 +108,14 @@ class DesignProblem:
 
     def __init__(
         self,
-        application: ApplicationModel,
+        application: ApplicationLike,
         templates: TemplateLike | Sequence[TemplateLike] | None = None,
         package: PackageParameters | str | os.PathLike[str] | None = None,
         technology: Technology | str | os.PathLike[str] | None = None,
         requirements: Requirements | str | os.PathLike[str] | None = None,
         max_chiplets: int | None = None,
     ) -> None:
-        if not isinstance(application, ApplicationModel):
-            raise TypeError(f"application: expected what load_scenario or load_onnx return, got {application!r:.80}")
+        application = as_application(application)
         own: dict[str, Any] = {
             "application": application,
             "templates": _templates(templates),

@@ -358,17 +358,19 @@ class Reached(NamedTuple):
         template: `[N, S]` int, template on each tile, -1 where empty.
         users: what the users of the networks get, leading axis `[N]`; needed where that is limited.
         chiplets: of the designs, leading axis `[N]`; needed where they are limited.
+        own: name, `[N]` values and bound of each limit of the user's own.
     """
 
     objectives: np.ndarray
     template: np.ndarray
     users: TenantReport | None = None
     chiplets: Chiplets | None = None
+    own: tuple[tuple[str, np.ndarray, float], ...] = ()
 
 
 def demands(resolved: ResolvedRequirements, reached: Reached) -> list[Demand]:
     """What designs reach of every limit and every number of chiplets."""
-    objectives, template, users, chiplets = reached
+    objectives, template, users, chiplets, own = reached
     with np.errstate(invalid="ignore"):
         power = objectives[:, 1] / objectives[:, 0]
     found = [
@@ -390,6 +392,7 @@ def demands(resolved: ResolvedRequirements, reached: Reached) -> list[Demand]:
             for k, (key, limit) in enumerate(zip(CHIPLET_MEASURES, resolved.chiplet_limits, strict=True))
             if math.isfinite(limit)
         ]
+    found += [Demand(f"limits.{name}", values, most, True) for name, values, most in own]
     kinds = [(template == t).sum(axis=1) for t in range(len(resolved.templates))]
     keys = [*(f"chiplets.templates.{t.name}" for t in resolved.templates), "chiplets"]
     for key, count, least, most in zip(

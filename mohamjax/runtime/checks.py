@@ -21,6 +21,13 @@ def check_whole(config: object, item: str, least: dict[str, int]) -> None:
             raise InputError(f"{name} is {value!r}", item=item, remedy=f"use {low} or more, a whole number")
 
 
+def check_seed(value: object, argument: str = "seed") -> None:
+    """Refuses what is no seed of `jax.random.key`."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (whole and 0 <= value < 2**32):  # pyright: ignore[reportOperatorIssue]
+        raise InputError(f"is {value!r:.40}", argument=argument, remedy="give a whole number from 0 to 2^32 - 1")
+
+
 def check_arrays(
     of: str,
     arrays: abc.Mapping[str, jax.typing.ArrayLike],

@@ -161,6 +161,8 @@ def name_of(value: object) -> Name:
     Raises:
         _NamelessError: there is no such name, as for functions and classes that are not of this package.
     """
+    if isinstance(value, str) and type(value) is not str:
+        raise _NamelessError(type(value).__qualname__)  # it may hold more than its text, such as a function
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.dtype | np.generic):
         return type(value).__name__, repr(value)
     if isinstance(value, tuple | list):

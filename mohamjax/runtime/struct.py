@@ -183,6 +183,6 @@ def plain(value: object) -> Any:
         return [plain(v) for v in value]
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return np.asarray(value).tolist()
-    if isinstance(value, os.PathLike):
+    if isinstance(value, os.PathLike | str):
         return str(value)
     return value

@@ -23,6 +23,7 @@ from mohamjax.errors import InputError
 from mohamjax.reader import choice
 from mohamjax.schedule.design import CYCLE_S, DesignReport
 from mohamjax.schedule.in_flight import SteadyState
+from mohamjax.schedule.own_measures import OWN, Objective, parts_of, value_of
 from mohamjax.schedule.periods import rates_of
 from mohamjax.schedule.tenants import TenantReport
 from mohamjax.workload import ApplicationModel
@@ -211,11 +212,13 @@ DEFAULT = ("latency", "energy", "area")
 
 
 def measure_named(name: str) -> Measure:
-    """The measure of a name; the network of `latency:NETWORK` may be any.
+    """The measure of a name; the network of `latency:NETWORK` may be any, and so may the name of `own:NAME[UNIT]`.
 
     Raises:
         InputError: there is none.
     """
+    if name.startswith(OWN) and (parts := parts_of(name)):
+        return _own(name, *parts)
     network = name.removeprefix(_OF_A_NETWORK)
     if network != name and network:
         return Measure(
@@ -224,6 +227,25 @@ def measure_named(name: str) -> Measure:
             extent=lambda extremes, network: (float(extremes.least[network]), extremes.longest),
         )  # fmt: skip
     return MEASURES[choice(name, (*MEASURES, f"{_OF_A_NETWORK}NETWORK"), what="objective", argument=_ARGUMENT)]
+
+
+def _own(full: str, name: str, unit: str) -> Measure:
+    """The measure of an objective of a user's own; without its function where there is only its text."""
+    known = full if isinstance(full, Objective) else None
+
+    def asked() -> Objective:
+        if known is None:
+            remedy = "give the Objective itself to mj.search; files and other processes hold no functions"
+            raise InputError(f"{full}: what computes it is not known here", argument=_ARGUMENT, remedy=remedy)
+        return known
+
+    return Measure(
+        full, "_".join([name, *filter(None, [re.sub(r"\W", "", unit)])]), name, unit, f"least {name}",
+        value=lambda report, _network, _owner, xp: value_of(asked(), report, xp),
+        extent=lambda *_: asked().extent,
+        offset=lambda _: 0.0 if known is None else known.offset,
+        log=known is None or known.offset == 0,
+    )  # fmt: skip
 
 
 _ARGUMENT = "objectives"
@@ -247,20 +269,27 @@ def check_measures(names: Sequence[str], application: ApplicationModel) -> tuple
             argument=_ARGUMENT,
             remedy="name two or three; what is left may be limited",
         )
-    if len(set(names)) < len(names):
+    if len({measure.column for measure in found}) < len(names):
         raise InputError("names one twice", argument=_ARGUMENT, remedy="name each once")
     networks = application.networks
     for name in names:
         network = name.removeprefix(_OF_A_NETWORK)
         if network != name:
             choice(network, [n.name for n in networks], what="network", argument=_ARGUMENT)
+    taken = {"design_id", "n_chiplets", *(measure.column for measure in MEASURES.values())}
     for measure in found:
+        if measure.name.startswith(OWN) and (measure.column in taken or measure.label in MEASURES):
+            raise InputError(f"{measure.name}: the name is taken", argument=_ARGUMENT, remedy="give it another name")
         if complaint := measure.asks(application):
             raise InputError(complaint[0], argument=_ARGUMENT, remedy=complaint[1])
     return found
 
 
-def kinds_of(names: Sequence[str]) -> tuple[str, ...]:
+Kind = str | Objective
+"""A name without that of a network; or an objective of a user's own, which is told apart by its function."""
+
+
+def kinds_of(names: Sequence[str]) -> tuple[Kind, ...]:
     """Names without those of networks: what a program depends on."""
     return tuple(_OF_A_NETWORK if name.startswith(_OF_A_NETWORK) else name for name in names)
 
@@ -284,7 +313,7 @@ def offsets(names: Sequence[str], application: ApplicationModel) -> np.ndarray:
 
 def measured(
     report: DesignReport,
-    kinds: Sequence[str],
+    kinds: Sequence[Kind],
     network: Array,
     owner: Array,
     xp: ModuleType = jnp,
@@ -307,7 +336,7 @@ def measured(
     runs = xp.isfinite(objectives[..., 0])
     columns = []
     for m, kind in enumerate(kinds):
-        value = (_of_network if kind == _OF_A_NETWORK else MEASURES[kind].value)(report, network[m], owner, xp)
+        value = (_of_network if kind == _OF_A_NETWORK else measure_named(kind).value)(report, network[m], owner, xp)
         if kind not in DEFAULT:
             value = xp.where(runs, value, xp.inf).astype(objectives.dtype)
         columns.append(value)

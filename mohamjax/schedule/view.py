@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import jax
@@ -11,7 +12,9 @@ import numpy as np
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
+from mohamjax.schedule.roofline import COMPUTE, Roof, binding, intensities, roof, slowest_levels
 from mohamjax.schedule.segments import Flow, flow, slowed
+from mohamjax.schedule.utilisation import layer_use
 
 ENERGY_PARTS = ("MACs", "buffers", "on-chip networks", "DRAM", "network-on-package")
 """Where energy goes."""
@@ -51,6 +54,9 @@ class LayerBar:
         alone_s: what it would take without any off-chip limit [s].
         offchip_bytes: bytes it moves from and to memory.
         energy_J: energy with that of the package [J].
+        intensity: its MACs per byte moved [MACs/byte].
+        reached: its MACs per cycle while it runs.
+        bound: what binds it: a shared resource, a buffer, or the MACs (`schedule.roofline`).
     """
 
     name: str
@@ -63,6 +69,9 @@ class LayerBar:
     alone_s: float = 0.0
     offchip_bytes: float = 0.0
     energy_J: float = 0.0
+    intensity: float = 0.0
+    reached: float = 0.0
+    bound: str = COMPUTE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +84,7 @@ class ChipletView:
         hops: hops to that interface.
         area_mm2: (part, mm^2): MACs, every level from the innermost on, the package's share.
         energy_J: (part of `ENERGY_PARTS`, J).
+        roof: what bounds the speed of its layers.
         levels: (name, words per instance or None where unlimited, fanout along X and Y), innermost first.
     """
 
@@ -83,6 +93,7 @@ class ChipletView:
     hops: int
     area_mm2: tuple[tuple[str, float], ...]
     energy_J: tuple[tuple[str, float], ...]
+    roof: Roof
     levels: tuple[tuple[str, int | None, tuple[int, int]], ...] = ()
 
 
@@ -122,6 +133,22 @@ class DesignView:
     chiplets: tuple[ChipletView, ...]
     bars: tuple[LayerBar, ...]
     traffic: tuple[Traffic, ...] = ()
+
+    @property
+    def roof_decades(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Powers of ten between which the rooflines of all chiplets are drawn: of intensities, of MACs per cycle."""
+        roofs = [chip.roof for chip in self.chiplets]
+        ridges = [roof.ridge for roof in roofs if roof.ridge > 0]
+        return (
+            _decades([*(bar.intensity for bar in self.bars), *ridges]),
+            _decades([*(bar.reached for bar in self.bars), *(roof.peak for roof in roofs)]),
+        )
+
+
+def _decades(values: Sequence[float]) -> tuple[int, int]:
+    """The closest powers of ten below and above all values that are above zero, with a little room; two at least."""
+    logs = [math.log10(value) for value in values if value > 0]
+    return math.floor(min(logs) - 0.05), math.ceil(max(logs) + 0.05)
 
 
 # ---------------------------------------------------------------- from arrays
@@ -221,6 +248,7 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
     chiplet_of_tile = {int(t): k for k, t in enumerate(standing)}
     unique = np.asarray(application.unique_of_layer)
     energies = _energy_parts(evaluated, design, report, unique)
+    seen, names, uses, bandwidth = _flow(evaluated, report, tile)
     chiplets = []
     for t in standing:
         kind = int(design.template[t])
@@ -233,11 +261,17 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
                 area_mm2=tuple(_area_parts(evaluated, report, t, kind)),
                 energy_J=tuple((name, float(x)) for name, x in zip(ENERGY_PARTS, spent, strict=True)),
                 levels=_levels(evaluated, report, t, kind),
+                roof=roof(float(report.chiplets.machine.mac_instances[t]), uses[t], names, bandwidth),
             )
         )
     start, end = report.timeline.start * CYCLE_S, report.timeline.end * CYCLE_S
-    seen, names, uses, bandwidth = _flow(evaluated, report, tile)
     slowdowns = _slowdowns(seen, names)
+    use = layer_use(application, evaluated.tables, design, report)
+    slowest = slowest_levels(design, evaluated.tables, evaluated.templates, unique)
+    kinds = design.template[tile].tolist()
+    buffers = [evaluated.templates[t].level_names[v] for t, v in zip(kinds, slowest, strict=True)]
+    bound = binding(use, seen, names, buffers)
+    intensity = intensities(use.macs, report.offchip_bytes[:layers])
     bars = [
         LayerBar(
             name=layer.name,
@@ -250,6 +284,9 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
             alone_s=float(report.duration[i]) * CYCLE_S,
             offchip_bytes=float(report.offchip_bytes[i]),
             energy_J=float(energies[i].sum()),
+            intensity=float(intensity[i]),
+            reached=float(use.macs_per_cycle[i]),
+            bound=bound[i],
         )
         for i, (layer, network) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
     ]

@@ -12,6 +12,7 @@ from mohamjax.errors import InputError
 from mohamjax.runtime.checks import check_whole
 from mohamjax.runtime.struct import record
 from mohamjax.schedule.measures import DEFAULT, measure_named
+from mohamjax.schedule.own_measures import Limit
 
 
 @record
@@ -79,6 +80,8 @@ class MohamConfig:
         objectives: two or three measures that span the front (`schedule.measures`): `latency`, `energy`, `area`,
             `latency:NETWORK`, `lateness` (the worst), `missed` (deadlines), `weighted-latency`, `period` and `idle`
             (of frames in flight).
+            An objective of your own is an `Objective` among them.
+        limits: limits of your own, each a `Limit`, beside those of the requirements.
         periods: of the slowest network, whose frames are in flight where that is measured; 2 or more.
         objective: `front` for the Pareto front of all objectives, or one number that selection minimises: one of
             `objectives`, or `product` (weighted, `DesignSpace.weights`). The archive keeps the front of what was seen
@@ -116,6 +119,7 @@ class MohamConfig:
     islands: int = 1
     migration: int = 0
     objectives: tuple[str, ...] = DEFAULT
+    limits: tuple[Limit, ...] = ()
     periods: int = 4
     objective: str = "front"
     scale: str = "log"
@@ -145,7 +149,12 @@ class MohamConfig:
                 raise InputError(f"{name} is {getattr(self, name)}", item="search settings", remedy="use 0 or more")
         object.__setattr__(self, "objectives", tuple(self.objectives))
         for name in self.objectives:
+            if not isinstance(name, str):
+                raise InputError(
+                    f"hold {name!r:.80}", argument="objectives", remedy="give names of measures, or an Objective"
+                )
             measure_named(name)
+        _check_limits(self)
         words = {
             "genes": ("plans", "layers", "instances"),
             "result": ("archive", "population"),
@@ -177,6 +186,18 @@ class MohamConfig:
     def immigrant_count(self) -> int:
         """Random individuals added to each generation."""
         return round(self.immigrants * self.population)
+
+
+def _check_limits(config: MohamConfig) -> None:
+    """Complains about what is no limit, and makes a tuple of them."""
+    limits = (config.limits,) if isinstance(config.limits, Limit) else config.limits
+    if not isinstance(limits, tuple | list) or not all(isinstance(limit, Limit) for limit in limits):
+        remedy = "give mj.Limit(name, value, most), one or several; limits on latency, energy and area are requirements"
+        raise InputError(f"are {limits!r:.80}", argument="limits", remedy=remedy)
+    names = [limit.name for limit in limits]
+    if len(set(names)) < len(names):
+        raise InputError("name one twice", argument="limits", remedy="give each a name of its own")
+    object.__setattr__(config, "limits", tuple(limits))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,8 @@ from mohamjax.runtime.struct import take
 from mohamjax.schedule import Chiplets, Design, TenantReport, report
 from mohamjax.schedule.chiplet_measures import largest
 from mohamjax.schedule.ensemble import model_reports, over_models
-from mohamjax.schedule.measures import DEFAULT, kinds_of, measured
+from mohamjax.schedule.measures import DEFAULT, Kind, kinds_of, measured
+from mohamjax.schedule.own_measures import Limit, excess_over
 from mohamjax.schedule.tenants import tenant_excess
 from mohamjax.search import instances, operators
 from mohamjax.search.config import MohamConfig, Rates
@@ -212,9 +213,11 @@ def _problem(
     scalar: bool,
     log: bool,
     projects: bool,
-    kinds: tuple[str, ...],
+    kinds: tuple[Kind, ...],
     by_volume: bool,
+    limits: tuple[Limit, ...],
 ) -> Problem:
+
     def evaluate_one(individual: Design | Instances | Planned, space: DesignSpace) -> jax.Array:
         design = designs_of(individual)
         if space.models is not None:
@@ -226,7 +229,8 @@ def _problem(
         if kinds != DEFAULT:
             assert space.measures is not None
             values = measured(found, kinds, space.measures.network, space.evaluation.network) + space.measures.offset
-        return emo.constrained(values, violation(found.objectives, design, space, found.tenants, found.chiplets))
+        excess = violation(found.objectives, design, space, found.tenants, found.chiplets)
+        return emo.constrained(values, excess + excess_over(limits, found, LIMIT_TOLERANCE) if limits else excess)
 
     def evaluate(individuals: Design | Instances | Planned, space: DesignSpace) -> jax.Array:
         return in_fitting_blocks(jax.vmap(lambda one: evaluate_one(one, space)), individuals, DESIGNS)
@@ -259,5 +263,5 @@ def genetic_problem(config: MohamConfig, projects: bool = False) -> Problem:
     kinds = kinds_of(config.objectives)
     by_volume = config.survival == "hypervolume" and not scalar
     if config.genes == "plans":
-        return _problem("plans", False, scalar, log, False, kinds, by_volume)
-    return _problem(config.genes, config.rate_unit == "layer", scalar, log, projects, kinds, by_volume)
+        return _problem("plans", False, scalar, log, False, kinds, by_volume, config.limits)
+    return _problem(config.genes, config.rate_unit == "layer", scalar, log, projects, kinds, by_volume, config.limits)

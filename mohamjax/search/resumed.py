@@ -65,6 +65,7 @@ def search_marks(
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
     loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
     loose += ["objectives"] * (settings.moham.objectives == DEFAULT)
+    loose += ["limits"] * (not settings.moham.limits)
     loose += ["periods"] * (not of_frames(settings.moham.objectives))
     for name in loose:
         moham.pop(name)

@@ -34,6 +34,7 @@ from mohamjax.schedule.bounds import least_latency
 from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT, box_share, offsets
+from mohamjax.schedule.own_measures import Limit, value_of
 from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.finish import descents, finishing
@@ -42,6 +43,7 @@ from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.listener import Listener, heard
 from mohamjax.search.moham import designs_of
 from mohamjax.search.ordering import Ordering, orderings, reordered, replaced
+from mohamjax.search.own import OWN_KINDS, check_own, check_own_values
 from mohamjax.search.places import Closing
 from mohamjax.search.plans import Plan
 from mohamjax.search.precompile import Precompilation
@@ -225,6 +227,12 @@ class Search:
             raise InputError(
                 "is for one application model", argument="within", remedy="leave it out, or limit latency_s instead"
             )
+        own = [str(one) for one in (*settings.moham.objectives, *settings.moham.limits) if isinstance(one, OWN_KINDS)]
+        if own and self.checkpoint is not None:
+            remedy = "leave `checkpoint` and `resume` out"
+            raise InputError(f"holds no functions, and {own[0]} is one", argument="checkpoint", remedy=remedy)
+        if own and self.ensemble is not None:
+            raise InputError(f"{own[0]} is for one application model", argument="objectives", remedy="leave it out")
         if self.designs is not None:
             check_injected(self.designs, self.problem.application, self.problem.resolved.templates)
         self._keys = search_keys(settings.seed)
@@ -281,6 +289,7 @@ class Search:
             hopeless = out_of_reach(problem.resolved, floor, LIMIT_TOLERANCE)
             if hopeless is not None:
                 raise hopeless
+        check_own(config, space)
         seeds = seed_designs(problem, tables, config, space.evaluation.unique.shape[0], injected=self._injected)
         self._marks["tables"] = tables_hash(tables, seeds)
         check_same_search(self._saved, self._marks)
@@ -480,11 +489,13 @@ class Search:
             )  # fmt: skip
 
         evaluated, archive = again(explored.designs), None
+        limits = self.settings.moham.limits
+        check_own_values(evaluated)
         if explored.archive is not None:
             archive = again(explored.archive)
-            archive = archive.take(np.flatnonzero(keeps(resolved, _reached(archive))))
+            archive = archive.take(np.flatnonzero(keeps(resolved, _reached(archive, limits))))
             archive = archive.take(front_index(archive.objectives))
-        reached = _reached(evaluated)
+        reached = _reached(evaluated, limits)
         within = np.flatnonzero(keeps(resolved, reached))
         if not within.size:
             raise unmet(resolved, reached, kept=self.checkpoint is not None, window=self.settings.within is not None)
@@ -549,11 +560,12 @@ def _host_designs(genes: Any, rows: tuple[np.ndarray, ...]) -> Design:
     return jax.tree.map(np.asarray, designs_of(chosen))
 
 
-def _reached(evaluated: Evaluated) -> Reached:
-    """What designs reach, as the checks of requirements read it."""
+def _reached(evaluated: Evaluated, limits: tuple[Limit, ...]) -> Reached:
+    """What designs reach, as the checks of requirements and of the user's own limits read it."""
     reports = evaluated.reports
     template = np.asarray(evaluated.designs.template)
-    return Reached(np.asarray(reports.objectives), template, reports.tenants, reports.chiplets)
+    own = tuple((limit.name, np.asarray(value_of(limit, reports, np)), limit.most) for limit in limits)
+    return Reached(np.asarray(reports.objectives), template, reports.tenants, reports.chiplets, own)
 
 
 def mapped(

@@ -13,6 +13,7 @@ from mohamjax.mapper.config import MapperConfig
 from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapper.presets import mapper_preset
 from mohamjax.problem.goals import Goals
+from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig
 from mohamjax.search.plan_operators import PlanRates
@@ -93,7 +94,8 @@ class Settings:
     within: float | None = None
 
     def __post_init__(self) -> None:
-        """Checks the window."""
+        """Checks the seed and the window."""
+        check_seed(self.seed)
         if self.within is not None and not 1 < self.within < math.inf:
             raise InputError(f"is {self.within:g}", argument="within", remedy="give a number above 1")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from mohamjax.errors import Argument, InputError
+from mohamjax.runtime.checks import check_seed, check_whole
 from mohamjax.unico.fidelity import RULES
 from mohamjax.unico.halving import AREAS, Bracket
 from mohamjax.unico.lanes import LEAKAGE_W_PER_MM2, OBJECTIVES
@@ -104,6 +106,15 @@ class CodesignConfig:
 
     def __post_init__(self) -> None:
         """Checks what a user can set."""
+        check_whole(self, "codesign settings", {
+            "lanes": 1, "first": 1, "rounds": 1, "iterations": 1, "population": 1, "initial": 0, "nsga_population": 1,
+            "pool": 1, "neighbours": 0, "training": 1,
+        })  # fmt: skip
+        check_seed(self.seed)
+        if self.mapping_seed is not None:
+            check_seed(self.mapping_seed, "mapping_seed")
+        if not 0 <= self.leakage < math.inf:
+            raise InputError(f"is {self.leakage!r}", argument="leakage", remedy="give W per mm^2, 0 or more")
         for name, known in (
             ("method", METHODS), ("rule", RULES), ("acquisition", ACQUISITIONS), ("score", SCORES),
             ("area", tuple(AREAS)), ("objective", tuple(OBJECTIVES)), ("ppa", PPA), ("finishing", FINISHING),

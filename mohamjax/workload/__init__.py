@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from mohamjax.dims import DIMS, LAYER_TYPES
 from mohamjax.workload.ensemble import Ensemble, Member, load_ensemble
 from mohamjax.workload.layer import TASKS, ApplicationModel, Layer, Network, UniqueLayer, WorkloadShape
-from mohamjax.workload.scenario import DEPTHWISE, SCENARIOS, VARIANTS, as_released, load_scenario, packaged_networks
+from mohamjax.workload.scenario import (
+    DEPTHWISE,
+    SCENARIOS,
+    VARIANTS,
+    ApplicationLike,
+    as_application,
+    as_released,
+    load_scenario,
+    packaged_networks,
+)
 
 if TYPE_CHECKING:
     from mohamjax.workload.importer import LAYER_COLUMNS, layer_rows, read_network
@@ -24,6 +33,7 @@ __all__ = [
     "SCENARIOS",
     "TASKS",
     "VARIANTS",
+    "ApplicationLike",
     "ApplicationModel",
     "Ensemble",
     "Layer",
@@ -31,6 +41,7 @@ __all__ = [
     "Network",
     "UniqueLayer",
     "WorkloadShape",
+    "as_application",
     "as_released",
     "layer_rows",
     "load_ensemble",

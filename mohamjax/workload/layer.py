@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import numbers
 import re
 from typing import Literal, get_args
 
 from mohamjax.dims import DIMS, input_window, tensor_words
+from mohamjax.errors import InputError
 from mohamjax.runtime.struct import shown_briefly
 
 Task = Literal["vision", "language", "recommendation"]
@@ -34,6 +36,21 @@ class WorkloadShape:
     S: int = 1
     stride: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        """Checks that all are whole numbers of at least 1.
+
+        Raises:
+            InputError: one is not; names it.
+        """
+        pairs = (("stride", self.stride), ("dilation", self.dilation))
+        for name, values in (*((dim, (getattr(self, dim),)) for dim in DIMS), *pairs):
+            for value in values:
+                whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+                if not (whole and 1 <= int(value) < 2**31):
+                    raise InputError(
+                        f"is {value!r:.40}", item=f"shape.{name}", remedy="give a whole number of at least 1"
+                    )
 
     def __str__(self) -> str:
         """Loop bounds above 1, e.g. `K=64 C=3 P=112 Q=112 R=7 S=7`."""
@@ -110,12 +127,19 @@ class Network:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Checks what its users ask for; raises ValueError."""
-        if not self.deadline_s > 0 or not 0 <= self.frames_per_second < math.inf or not 0 < self.weight < math.inf:
-            raise ValueError(
-                f"network {self.name}: deadline {self.deadline_s}, {self.frames_per_second} frames per second and "
-                f"weight {self.weight}: deadlines and weights are positive, rates not negative, both finite"
-            )
+        """Checks what its users ask for.
+
+        Raises:
+            InputError: a number cannot be; names it.
+        """
+        for name, good, remedy in (
+            ("deadline_s", self.deadline_s > 0, "give seconds above 0, or inf for none"),
+            ("frames_per_second", 0 <= self.frames_per_second < math.inf, "give 0 or more"),
+            ("weight", 0 < self.weight < math.inf, "give a finite number above 0"),
+        ):
+            if not good:
+                told = f"is {getattr(self, name)!r:.40}"
+                raise InputError(told, item=f"network {self.name}: {name}", remedy=remedy)
 
     @property
     def asked(self) -> dict[str, float]:

@@ -187,6 +187,27 @@ def load_scenario(
     return application if depthwise == DEPTHWISE[0] else as_released(application)
 
 
+ApplicationLike = ApplicationModel | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""An application model, or what `load_scenario` reads."""
+
+
+def as_application(given: ApplicationLike) -> ApplicationModel:
+    """An application model, or what `load_scenario` reads: a name, a file, or several ONNX files.
+
+    Raises:
+        InputError: there is no such scenario or file, or it is malformed.
+        TypeError: it is none of these.
+    """
+    if isinstance(given, ApplicationModel):
+        return given
+    several = isinstance(given, list | tuple) and given and all(isinstance(one, str | os.PathLike) for one in given)
+    if several or isinstance(given, str | os.PathLike):
+        return load_scenario(given)
+    raise TypeError(
+        f"application: expected what load_scenario or load_onnx return, or the path of a file, got {given!r:.80}"
+    )
+
+
 def as_released(application: ApplicationModel) -> ApplicationModel:
     """The networks with their depthwise layers as MOHaM's released importer reads them.
 

@@ -1,0 +1,124 @@
+"""Rooflines of a design: how fast its layers run, over how much they compute with each byte from off the chiplet.
+
+The roof of a chiplet is the smaller of its peak (all its MACs in every cycle) and what its way to the memory can bring:
+intensity times the least bandwidth of all that the traffic of the chiplet passes. No layer runs above it: its own
+multiply-accumulates are at most those that its mapping does, and it moves its bytes while it runs. Layers lie below it
+where their mapping leaves MACs idle, where a buffer is slower than the MACs, or where other chiplets use the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mohamjax.hardware import Template
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule.design import Design
+from mohamjax.schedule.segments import Flow
+from mohamjax.schedule.utilisation import LayerUse
+
+COMPUTE = "MACs"
+"""What binds a layer that waits for nothing."""
+
+_ROUNDING = 1e-9
+
+
+class Roof(NamedTuple):
+    """The roof over the layers of one chiplet.
+
+    Attributes:
+        peak: MACs per cycle with all MACs at work.
+        bandwidth: bytes per cycle that its way to the memory brings at most; inf where nothing limits it.
+        resource: which part of that way is the narrowest; the first of several.
+    """
+
+    peak: float
+    bandwidth: float
+    resource: str
+
+    def at(self, intensity: float | np.ndarray) -> np.ndarray:
+        """MACs per cycle that the chiplet reaches at most, at intensities [MACs per off-chip byte] above 0."""
+        return np.minimum(self.peak, self.bandwidth * np.asarray(intensity, float))
+
+    @property
+    def ridge(self) -> float:
+        """Intensity from which on the MACs bind [MACs per off-chip byte]; 0 where nothing else ever does."""
+        return self.peak / self.bandwidth
+
+
+def roof(peak: float, uses: Sequence[int], names: Sequence[str], bandwidth: np.ndarray) -> Roof:
+    """The roof of a chiplet.
+
+    Args:
+        peak: its MACs.
+        uses: the shared resources that its traffic passes.
+        names: of all resources.
+        bandwidth: `[R]` float, of all resources [bytes per cycle].
+    """
+    narrowest = min(uses, key=lambda resource: bandwidth[resource])
+    return Roof(float(peak), float(bandwidth[narrowest]), names[narrowest])
+
+
+def intensities(macs: np.ndarray, offchip_bytes: np.ndarray) -> np.ndarray:
+    """MACs per byte read from and written to the off-chip memory; one byte at least is counted."""
+    return np.asarray(macs, float) / np.maximum(np.asarray(offchip_bytes, float), 1.0)
+
+
+def slowest_levels(
+    design: Design, tables: MappingTables, templates: Sequence[Template], unique: np.ndarray
+) -> np.ndarray:
+    """`[L]` int, the level below the off-chip memory whose ports take the longest for each layer of one design.
+
+    What a port takes is worked out from the tables' block accesses. They are whole blocks, so that of two levels which
+    take equally long but for a part of a block, either may be named.
+
+    Args:
+        design: the chromosome, NumPy leaves.
+        tables: the Pareto tables that it was evaluated with, NumPy leaves.
+        templates: T templates.
+        unique: `[L]` unique layer of each of the L layers that exist.
+    """
+    real = len(unique)
+    kind = np.asarray(design.template)[np.asarray(design.assignment)[:real]]
+    at = unique, kind, np.asarray(design.mapping)[:real]
+    # Words per instance: instances are what all levels above unroll.
+    spatial = np.prod(np.asarray(tables.mapping.spatial, float)[at], axis=(-3, -1))  # [L, V]
+    instances = np.cumprod(spatial[:, ::-1], axis=1)[:, ::-1] / spatial
+    reads, writes = (np.asarray(field, float)[at] / instances for field in (tables.block_reads, tables.block_writes))
+    limits = np.full((len(templates), reads.shape[1], 3), np.inf)  # words per cycle: reading, writing, both
+    block = np.ones(limits.shape[:2])
+    for t, template in enumerate(templates):
+        for v, level in enumerate(template.levels):
+            block[t, v] = level.block_words
+            if v < len(template.levels) - 1:
+                ports = (*level.bandwidth, level.shared_bandwidth)
+                limits[t, v] = [np.inf if limit is None else limit for limit in ports]
+    words = block[kind, :, None] * np.stack([reads, writes, reads + writes], axis=-1)
+    time = (words / limits[kind]).max(axis=-1)
+    return np.argmax(time, axis=1)
+
+
+def binding(use: LayerUse, seen: Flow, resources: Sequence[str], levels: Sequence[str]) -> list[str]:
+    """What binds each layer of one design for more than half of the time in which it runs.
+
+    A shared resource where that slows it for more than half of the time: the one that does so the longest. Otherwise
+    the buffer whose ports take longer than the MACs, or else the MACs.
+
+    Args:
+        use: of L layers.
+        seen: what flows when.
+        resources: names of the shared resources.
+        levels: `[L]` names, the buffer of each layer whose ports take the longest.
+    """
+    lasts = np.diff(seen.time)[:, None]
+    slowed = np.stack([np.where(seen.limit == r, lasts, 0.0).sum(axis=0) for r in range(len(resources))], axis=1)
+    buffers = use.alone > use.compute * (1 + _ROUNDING)
+    bound = []
+    for layer, busy in enumerate(use.busy):
+        if slowed[layer].sum() > busy / 2:
+            bound.append(resources[int(np.argmax(slowed[layer]))])
+        else:
+            bound.append(levels[layer] if buffers[layer] else COMPUTE)
+    return bound

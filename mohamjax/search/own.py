@@ -1,0 +1,66 @@
+"""Checks of the objectives and limits of a user's own, before a search and on what it found."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.problem import DesignSpace
+from mohamjax.schedule import Design, Evaluated, report
+from mohamjax.schedule.own_measures import Limit, Objective, check_functions
+from mohamjax.search.config import MohamConfig
+
+OWN_KINDS = (Objective, Limit)
+
+
+def check_own(config: MohamConfig, space: DesignSpace) -> None:
+    """Traces the functions on the shapes of a report of the space; computes nothing.
+
+    Raises:
+        InputError: one cannot be traced, or gives no float of shape `()`.
+    """
+    objectives = tuple(name for name in config.objectives if isinstance(name, Objective))
+    if not objectives and not config.limits:
+        return
+    genetics = space.genetics
+    layers = jax.ShapeDtypeStruct(genetics.unique.shape, np.int32)
+    tiles = jax.ShapeDtypeStruct(genetics.on_tile.shape, np.int32)
+    shapes: dict[str, jax.ShapeDtypeStruct] = {
+        "order": layers,
+        "assignment": layers,
+        "mapping": layers,
+        "template": tiles,
+    }
+    found = jax.eval_shape(lambda genes: report(Design(**genes), space.evaluation), shapes)
+    check_functions(objectives, found, "objectives")
+    check_functions(config.limits, found, "limits")
+
+
+def check_own_values(evaluated: Evaluated) -> None:
+    """Complains about values of which a front cannot be made, of the user's own objectives.
+
+    Args:
+        evaluated: designs that a search found.
+
+    Raises:
+        InputError: a value is not finite though the design runs, or has no logarithm.
+    """
+    own = [m for m, name in enumerate(evaluated.measures) if isinstance(name, Objective)]
+    if not own:
+        return
+    runs = np.isfinite(np.asarray(evaluated.reports.objectives)).all(axis=1)
+    values = evaluated.objectives[runs]
+    for m in own:
+        name, lacking = evaluated.measures[m], values[~np.isfinite(values[:, m]), m]
+        if lacking.size:
+            raise InputError(
+                f"{name} is {lacking[0]} of {lacking.size} of the {len(values)} designs that were found",
+                argument="objectives", remedy="let its function return a finite number of every design",
+            )  # fmt: skip
+        low = values[:, m].min(initial=np.inf)
+        if low + evaluated.offsets[m] <= 0:
+            raise InputError(
+                f"{name} is {low:.6g}, and fronts are measured on log axes",
+                argument="objectives", remedy=f"give mj.Objective an `offset` above {max(-low, 0.0):.6g}",
+            )  # fmt: skip
