@@ -227,6 +227,14 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
 _MOST_TOLD = 20  # broken entries that are told one by one
 
 
+def _tell_broken(broken: Sequence[str]) -> None:
+    """Warns of broken entries of one file."""
+    for text in broken[:_MOST_TOLD]:
+        warn(text)
+    if len(broken) > _MOST_TOLD:
+        warn(f"{len(broken) - _MOST_TOLD} more are broken: `reason` of the answer says why")
+
+
 def _evaluate_mappings(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.io import evaluate_timeloop
     from mohamjax.io.samples import evaluate_samples
@@ -292,12 +300,18 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     own = {name: getattr(arguments, name) for name in given}
     refuse("is for the formats schedule/1 and designs/1", "leave it out", **own)
     probe(arguments.out)
+    broken: list[str] = []
     with terminal.waiting(f"evaluating {arguments.file}"):
         summary = evaluate_schedules(
-            arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
+            arguments.file,
+            arguments.out or "-",
+            float32=arguments.float32,
+            timelines=arguments.timelines,
+            complain=broken.append,
         )
+    _tell_broken(broken)
     print(json.dumps(summary), file=sys.stderr)
-    return 0
+    return _exit_code(arguments, len(broken), 0)
 
 
 def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
