@@ -26,14 +26,13 @@ Reference = Annotated[Index | Text, Meta(description="a name or a 0-based number
 
 _LARGEST = sys.float_info.max
 
-_MOST = (
-    1e18  # time units or bytes of a job: thirty years at 1 GHz. No sum or product of such leaves the range of numbers
-)
+LARGEST_COST = 1e18
+"""Time units (thirty years at 1 GHz) or bytes of a job: sums and products stay in the range of numbers."""
 
-Cost = Annotated[float, Meta(ge=0, le=_MOST)]
+Cost = Annotated[float, Meta(ge=0, le=LARGEST_COST)]
 """A time or a number of bytes."""
 
-Rate = Annotated[float, Meta(ge=1e-6, le=_MOST)]
+Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_COST)]
 """A bandwidth, bytes per time unit."""
 
 Joules = Annotated[float, Meta(ge=0, le=1e9)]
