@@ -73,7 +73,7 @@ def _add_schedules(kinds: options.Verbs) -> None:
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
-    _add_files(schedules, "JSON files of these formats")
+    _add_files(schedules, "files of the formats fluid-schedule/1, job-table/1, schedule/1 or designs/1 (JSON)")
     schedules.add_argument(
         "--technology",
         metavar="NAME|FILE",
@@ -371,8 +371,9 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.timeloop is not None:
             from mohamjax.io import write_timeloop_designs
 
-            with terminal.waiting(f"writing {arguments.timeloop}"):
-                exported = write_timeloop_designs(arguments.timeloop, evaluated, names)
+            exported = write_timeloop_designs(
+                arguments.timeloop, evaluated, names, progress=terminal.exporting("designs")
+            )
             tell_export(terminal, "design", exported, arguments.timeloop)
         if arguments.periods is not None:
             from mohamjax.io.periods import write_periods

@@ -26,13 +26,11 @@ from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.designs_reader import header_rows, identifier, read_header
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, SUFFIXES
+from mohamjax.io.formats import DESIGNS_FORMAT, FLUID_FORMAT, JOB_TABLE_FORMAT, SCHEDULE_FORMAT, SUFFIXES
 from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.nests import NestList
 from mohamjax.io.result_stream import NUMBERS, ResultStream
 from mohamjax.io.schedules import (
-    FLUID_FORMAT,
-    JOB_TABLE_FORMAT,
     TableSchedules,
     read_case,
     read_job_table,

@@ -25,8 +25,8 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
 from mohamjax.io.design_arrays import nest_rows, problem_document
 from mohamjax.io.files import read_json
+from mohamjax.io.formats import JOB_TABLE_FORMAT
 from mohamjax.io.forms import LARGEST_COST
-from mohamjax.io.schedules import JOB_TABLE_FORMAT
 from mohamjax.mapping import MappingTables
 from mohamjax.reader import StrictLoader, close_names, read_table, read_text
 from mohamjax.schedule.bounds import isolated_cycles, offchip_bandwidth

@@ -53,16 +53,13 @@ from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.io.entries import Entry, Place, entries_of, sound_entries, without_entries
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.io.formats import FLUID_FORMAT, JOB_TABLE_FORMAT
 from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
 from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.fluid import DONE, REASONS, Timeline, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.segments import Segment, segments
-
-FLUID_FORMAT = "fluid-schedule/1"
-JOB_TABLE_FORMAT = "job-table/1"
-
 
 # ---------------------------------------------------------------- reading
 
