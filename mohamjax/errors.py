@@ -74,3 +74,8 @@ class InputError(ValueError):
         if remedy:
             text = f"{text}; {self.remedy}"
         super().__init__(text)
+
+    @property
+    def reason(self) -> str:
+        """The complaint without its file: what stands in a row that names the file already."""
+        return str(self).removeprefix(f"{self.file}: ") if self.file else str(self)

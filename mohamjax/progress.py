@@ -8,6 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mohamjax.io import BatchProgress
     from mohamjax.mapper import ExhaustiveProgress, MapperProgress
     from mohamjax.search import Progress
@@ -52,7 +54,7 @@ class ProgressLines:
         del done, total
         now = time.monotonic()
         if final or now - self._told_at >= _PAUSE_S:
-            self.line("  ".join([step, *parts, f"{duration(left)} left"]))
+            self.line("  ".join([step, *parts, *([] if left is None else [f"{duration(left)} left"])]))
             self._told_at = now
 
     def _tell_compiled(self, what: str, seconds: float) -> None:
@@ -66,9 +68,13 @@ class ProgressLines:
         if progress.compile_s:
             self._tell_compiled("compiled the mapper", progress.compile_s)
         rate = progress.evaluations / max(progress.seconds - progress.compile_s, 1e-9)
+        if progress.evaluations:
+            pace = [f"{rate:,.0f} mappings/s"]
+        else:  # all of them lay in the cache, or the program is still being compiled
+            pace = [] if progress.done == progress.problems else ["compiling"]
         self._show(
             "mapper",
-            [f"{progress.done}/{progress.problems} sets ({progress.cached} cached)", f"{rate:,.0f} mappings/s"],
+            [f"{progress.done}/{progress.problems} sets ({progress.cached} cached)", *pace],
             progress.evaluations,
             progress.total,
             (progress.total - progress.evaluations) / rate if rate else None,
@@ -113,6 +119,20 @@ class ProgressLines:
             final=done >= total,
         )
 
+    def exporting(self, what: str) -> Callable[[int, int], None]:
+        """How far the writing of many files is; nothing where it takes no longer than three seconds."""
+        began, told = time.monotonic(), False
+
+        def progress(done: int, total: int) -> None:
+            nonlocal told
+            seconds = time.monotonic() - began
+            told = told or seconds >= SILENCE_S
+            if told:
+                left = (total - done) / done * seconds
+                self._show("writing", [f"{done:,} of {total:,} {what}"], done, total, left, final=done == total)
+
+        return progress
+
     def enumeration(self, progress: ExhaustiveProgress) -> None:
         """How far an enumeration is."""
         rate = progress.evaluations / max(progress.seconds, 1e-9)
@@ -149,8 +169,6 @@ class ProgressLines:
         )
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float) -> str:
     """Seconds or minutes, to read at a glance."""
-    if seconds is None:
-        return "? s"
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -92,6 +92,54 @@ def test_indices_that_are_none(tmp_path, path, value):
     assert found.reasons[0] and "\n" not in found.reasons[0] and not found.reasons[1]
 
 
+def _of_first_layer(rows):
+    return [*rows[:-1], copy.deepcopy(rows[0])]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (["schedule"], _of_first_layer, ["is scheduled twice; list every layer once: remove schedule[0] or schedule["]),
+        (["schedule", 0, "chiplet"], 9, ["runs on chiplet 9, which does not exist; the design has "]),
+        (["schedule", 0, "layer"], 99, ["schedule[0]: there is no layer 99; the ", "layers are numbered from 0"]),
+        (["schedule", 0, "layer"], "a/l00", ["schedule[0]: there is no layer 'a/l00'; did you mean 'a/l0'?"]),
+        (["schedule", 0, "mapping"], 999, ["mappings[999]: there is no such mapping; `mappings` has ", "from 0"]),
+        (["schedule"], lambda rows: rows[:-1], ["is not scheduled; list every layer once"]),
+        (["chiplets", 0, "tile"], 99, ["stands on tile 99, and the package has the tiles 0 to ", "leave `tile` out"]),
+        (["chiplets", 0, "levels"], [{"name": "L2"}], ["has no level 'L2'; its levels are "]),
+    ],
+)
+def test_reasons_of_designs_say_what_to_do(tmp_path, path, value, words):
+    found = read_designs(written(tmp_path, changed(DESIGNS, ["designs", 0, *path], value)), technology=TECHNOLOGY)
+    assert all(word in found.reasons[0] for word in words), found.reasons[0]
+    assert not found.reasons[1]
+
+
+def test_a_mapping_of_another_template_is_told_with_its_step(tmp_path):
+    names = [one if isinstance(one, str) else one["name"] for one in DESIGNS["templates"]]
+    first = DESIGNS["designs"][0]
+    chip = first["schedule"][0]["chiplet"]
+    other = next(name for name in names if name != first["chiplets"][chip]["template"])
+    path = written(tmp_path, changed(DESIGNS, ["designs", 0, "chiplets", chip], {"template": other}))
+    reason = read_designs(path, technology=TECHNOLOGY).reasons[0]
+    assert f"runs it on template {other}; name a mapping or a chiplet of the same template" in reason
+    assert f"and schedule[0] on chiplet {chip}" in reason
+
+
+def test_a_template_that_is_not_there_is_told_once(tmp_path, capsys):
+    path = written(tmp_path, changed(fuzz_documents.schedule(), ["templates"], ["simbaa"]))
+    assert main(["evaluate", "designs", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "templates[0]: no packaged template and no file is called 'simbaa'; did you mean 'simba'?" in told
+
+
+@pytest.mark.parametrize("document", [fuzz_documents.FLUID, fuzz_documents.JOB_TABLE])
+def test_schedules_of_jobs_that_are_given_for_designs_are_sent_on(tmp_path, capsys, document):
+    assert main(["evaluate", "designs", str(written(tmp_path, document))]) == 2
+    told = capsys.readouterr().err
+    assert f"is a {document['format']} file" in told and "`mohamjax evaluate schedules` takes it" in told
+
+
 WHOLE = {
     "two templates of one name": (["templates"], ["simba", "simba"], "a second template is called 'simba'"),
     "two networks of one name": (["networks", 1, "name"], "a", "a second network is called 'a'"),

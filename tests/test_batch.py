@@ -16,7 +16,15 @@ import pytest
 import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.io import batch, designs_document, dump_json, find_inputs, read_design_arrays, write_front_arrays
+from mohamjax.io import (
+    batch,
+    designs_document,
+    dump_json,
+    find_inputs,
+    mappings_document,
+    read_design_arrays,
+    write_front_arrays,
+)
 from mohamjax.io.mapped_arrays import mapped_arrays
 from mohamjax.schedule import Design, Setup, reevaluate
 from mohamjax.schedule.batch import DesignEvaluator
@@ -457,6 +465,28 @@ def test_a_broken_document_line_spoils_what_follows_it_alone(tmp_path, document)
     assert summary.valid == COUNT
     reasons = [row["reason"] for row in table(tmp_path / "out.csv") if row["valid"] == "0"]
     assert "unknown format" in reasons[0] and "follows the document of line" in reasons[1]
+
+
+def test_mappings_of_the_mapper_become_those_of_a_schedule(tmp_path, problem, tables, document):
+    """As the page of formats says: each with the template of its set."""
+    own = Setup(problem.application, problem.templates, problem.technology, problem.package)
+    sets = json.loads(json.dumps(mappings_document(own, tables, {})))["sets"]
+    chosen = [one for one in sets if one["template"] == "simba"]
+    mappings = [
+        {"template": one["template"], **min(one["mappings"], key=lambda nest: nest["latency_interface_cycles"])}
+        for one in chosen
+    ]
+    app = problem.application
+    names = [f"{app.networks[n].name}/{layer.name}" for layer, n in zip(app.layers, app.network_of_layer, strict=True)]
+    first = {one["layer"]: k for k, one in enumerate(chosen)}
+    of_unique = {u: first[name] for name, u in zip(names, app.unique_of_layer, strict=True) if name in first}
+    steps = [
+        {"layer": name, "chiplet": 0, "mapping": of_unique[u]}
+        for name, u in zip(names, app.unique_of_layer, strict=True)
+    ]
+    design = {"design_id": "mine", "chiplets": [{"template": "simba"}], "schedule": steps}
+    path = write(tmp_path / "mine.json", document | {"mappings": mappings, "designs": [design]})
+    assert evaluate([path], tmp_path / "out.csv").valid == 1
 
 
 def test_other_files_of_a_folder_are_passed_over_and_counted(tmp_path, document):

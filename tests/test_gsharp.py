@@ -33,8 +33,10 @@ from mohamjax.jobs import (
     ranked_schedule,
     run_heuristic,
     run_method,
+    search_islands,
 )
 from mohamjax.jobs.analysis import job_shapes, layer_shape
+from mohamjax.jobs.generational import PRINTED
 from mohamjax.jobs.genetic import crossover_accel, crossover_gen, crossover_rg, mutate, relieve, swap, vary
 from mohamjax.jobs.platform import named_platform, platform_table
 from mohamjax.jobs.shared_link import link_ends, link_makespan, priority_order
@@ -480,6 +482,68 @@ def test_schedule_from_the_command_line(tmp_path, capsys):
     for option in (["--flexible"], ["--demand", "compulsory"], ["--shape", "x=1,2"], ["--platform", "S1"]):
         assert main([*command, *option]) == 2
         assert option[0] in capsys.readouterr().err
+
+
+def _one_core(jobs=6):
+    """Jobs that one core runs one after the other: whatever the order, the makespan is the lower bound."""
+    return table(np.arange(1.0, jobs + 1)[:, None], np.zeros((jobs, 1)), 4.0, np.ones((jobs, 1)))
+
+
+@pytest.mark.parametrize("method", ["gsharp", "gsharp-printed"])
+def test_a_search_ends_where_nothing_better_can_be_found(method):
+    jobs, config = _one_core(), JobSearchConfig(population=8, generations=40)
+    front = run_method(method, jobs, config)
+    assert front.best.evaluations == 8 and front.best.history == ((8, 21.0),)
+    assert front.best.objectives["makespan"] == job_bound(jobs).best == 21
+    # Of what has no such bound, every generation is bred.
+    other = run_method(method, jobs, dataclasses.replace(config, objectives=("mean-end",), generations=3))
+    assert other.best.evaluations == 32 and len(other.best.history) == 4
+
+
+@pytest.mark.parametrize("succession", [None, PRINTED])
+def test_a_search_that_stops_finds_what_it_would_have_found(succession):
+    """To the generation that reaches a value, the two searches are the same."""
+    context = jax.tree.map(lambda leaf: leaf[None], JobGoals().problem(random_table(5)))
+    config = JobSearchConfig(population=8, generations=12)
+
+    def search(target=None):
+        return search_islands(jax.random.key(3), context, config, succession=succession, target=target)
+
+    _, best = search()
+    whole = np.asarray(best)[:, 0, 0]
+    target = whole[6]
+    last = int(np.argmax(whole <= target))
+    archive, stopped = search(target=float(target))
+    assert whole[0] > target
+    np.testing.assert_array_equal(np.asarray(stopped)[: last + 1, 0, 0], whole[: last + 1])
+    assert np.asarray(archive.objectives).min() == target
+
+
+def test_schedules_of_a_job_table_stand_in_the_comparison(tmp_path, capsys):
+    table = {
+        "format": "job-table/1",
+        "resources": [{"name": "memory", "bandwidth": 4}],
+        "accelerators": [{"name": "a", "resources": [0]}, {"name": "b", "resources": [0]}],
+        "jobs": [{"name": "one", "duration": [4, 6], "bytes": 4}, {"name": "two", "duration": [4, None], "bytes": 4}],
+        "schedules": [
+            {"name": "by hand/1", "order": [0, 1], "accelerator": [0, 0]},
+            {"name": "broken", "order": [0, 1], "accelerator": [0, 1]},
+            {"name": "HEFT", "order": [1, 0], "accelerator": ["b", "a"]},
+        ],
+    }
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    command = ["schedule", "--jobs", str(tmp_path / "table.json"), "--method", "HEFT", "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    told = capsys.readouterr()
+    assert "schedules[1].accelerator[1]: job 'two' cannot run on 'b'" in told.err
+    assert "2 schedules of the table: the best is HEFT (of the table), makespan 6" in told.err
+    rows = {line.split("  ")[0]: line for line in told.out.splitlines()}
+    assert "8" in rows["by hand/1"] and "6" in rows["HEFT (of the table)"] and "HEFT" in rows
+    with open(tmp_path / "out" / "methods.csv", newline="") as stream:
+        found = {row["schedule"]: float(row["makespan"]) for row in csv.DictReader(stream)}
+    assert found == {"HEFT": 8, "HEFT (of the table)": 6, "by hand/1": 8}
+    assert (tmp_path / "out" / "figures" / "gantt_by_hand_1.png").exists()
+    assert len(json.loads((tmp_path / "out" / "job_table.json").read_text())["schedules"]) == 3
 
 
 def test_the_help_names_every_method_and_objective(capsys):

@@ -13,7 +13,7 @@ import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io import dump_json
-from mohamjax.io.importers import Target, read_allocation, read_cost_table, read_layer_table
+from mohamjax.io.importers import Target, fastest_mappings, read_allocation, read_cost_table, read_layer_table
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "docs" / "examples"
@@ -51,12 +51,52 @@ def isolated_cycles(target, placed):
 def test_layers(tmp_path, target):
     found = read_layer_table(EXAMPLES / "layers.csv", target)
     assert found.warning == (
-        "the file does not say: mappings (the fastest of each layer); sizes of chiplets (just large enough); templates "
-        "of chiplets (those that were given)"
+        "the file does not say: mappings (of each layer the fastest behind the package's 4 bytes per cycle, of equally "
+        "fast ones the most frugal); sizes of chiplets (just large enough); templates of chiplets (those that were "
+        "given)"
     )
     (latency,) = evaluate(tmp_path, found)
     assert latency >= isolated_cycles(target, [(0, 0), (1, 0), (2, 0)]) * (1 - 1e-5)
     assert [step["chiplet"] for step in found.document["designs"][0]["schedule"]] == [0, 1, 0]
+
+
+def test_the_mapping_that_is_taken_is_the_fastest_in_the_package(tmp_path, target):
+    """Not the one of fewest cycles on the chiplet, which a slow interface may hold up longer than any other."""
+    slow = dataclasses.replace(target, package=mj.Package(max_tiles=4, interface_bandwidth=0.05))
+    tables, free = target.tables(), mj.Package(interface_bandwidth=np.inf, link_bandwidth=np.inf)
+    rows = [(u, t) for u in range(tables.count.shape[0]) for t in range(2)]
+    for package, rate in ((slow.package, 0.05), (target.package, 4.0), (free, np.inf)):
+        taken = fastest_mappings(tables, package)
+        for u, t in rows:
+            own = range(int(tables.count[u, t]))
+            time = [max(float(tables.cycles[u, t, m]), float(tables.offchip_bytes[u, t, m]) / rate) for m in own]
+            energy = [float(tables.objectives[u, t, m, 1]) for m in own]
+            assert taken[u, t] == min(own, key=lambda m: (time[m], energy[m]))
+    assert (fastest_mappings(tables, slow.package) != fastest_mappings(tables, free)).any()
+    found = read_layer_table(EXAMPLES / "layers.csv", slow)
+    assert "the package's 0.05 bytes per cycle" in found.warning
+    assert (
+        "unlimited bandwidth"
+        in read_layer_table(EXAMPLES / "layers.csv", dataclasses.replace(slow, package=free)).warning
+    )
+
+
+def test_equally_fast_mappings_give_way_to_the_most_frugal(target):
+    tables = target.tables()
+    alike = dataclasses.replace(tables, cycles=np.ones_like(tables.cycles), offchip_bytes=np.ones_like(tables.cycles))
+    energy = np.where(tables.exists, tables.objectives[..., 1], np.inf)
+    np.testing.assert_array_equal(fastest_mappings(alike, target.package), energy.argmin(axis=2))
+
+
+def test_a_misspelt_chiplet_is_seen_in_the_summary(tmp_path, target, capsys):
+    (tmp_path / "typo.csv").write_text("layer,chiplet\nstem,npu\nside,npu\nhead,npuu\n")
+    found = read_layer_table(tmp_path / "typo.csv", target)
+    assert found.summary == "2 chiplets in the file: npu (2 layers), npuu (1 layer)"
+    many = read_layer_table(EXAMPLES / "pareto_scheduling.csv", target)
+    assert many.summary == "2 chiplets in the file, over 2 schedules: 0 (3 layers), 1 (3 layers)"
+    out = str(tmp_path / "table.json")
+    assert main(["convert", "costs", str(EXAMPLES / "costs.csv"), "--bandwidth", "100", "--out", out]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "2 accelerators in the file: big (3 jobs), small (2 jobs)"
 
 
 def test_pareto_scheduling_of_many_solutions(tmp_path, target):

@@ -1,6 +1,7 @@
 """Job tables, and schedules in files: numbers, and what is said about bad input."""
 
 import copy
+import csv
 import json
 
 import jax
@@ -10,6 +11,8 @@ import plain_fluid
 import pytest
 from conftest import reference
 
+import mohamjax as mj
+from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io.files import read_json, write_text
 from mohamjax.io.schedules import SCHEDULE_READERS, evaluate_schedules, read_job_table
@@ -157,6 +160,11 @@ _CASE = {
     "resources_of_accelerator": [[0, 1], [1]],
 }
 
+
+def fluid():
+    return {"format": "fluid-schedule/1", "cases": [_CASE]}
+
+
 _TABLE = {
     "format": "job-table/1",
     "time_unit": "cycles",
@@ -256,7 +264,7 @@ del_ = object()
         (["order"], [0, 1], ["order", "2 entries"]),
         (["order"], [0, 1, 3], ["order[2]", "no job 3"]),
         (["order"], {}, ["order", "expected a list, found mapping"]),
-        (["resource_bandwidth", 1], 0, ["resource_bandwidth[1]", "above 0"]),
+        (["resource_bandwidth", 1], 0, ["resource_bandwidth[1]", "of at least 1e-06"]),
         (["resource_names"], ["x"], ["resource_names", "each resource, 2"]),
         (["resources_of_accelerator", 0], [5], ["resources_of_accelerator[0]", "no resource 5"]),
         (["jobs"], 4, ["jobs", "is 4, but 3"]),
@@ -322,22 +330,84 @@ def test_bad_files(tmp_path, document, words):
 
 
 def _refused(tmp_path, document, words):
-    path = _write(tmp_path, document)
-    with pytest.raises(InputError) as caught:
-        evaluate_schedules(path, tmp_path / "out.json")
-    message = str(caught.value)
-    assert message.startswith(str(path)) and "\n" not in message and caught.value.remedy
+    """A file that is refused, or whose only broken entry is told: in the words with which arrays of it are refused."""
+    path, told = _write(tmp_path, document), []
+    try:
+        evaluate_schedules(path, tmp_path / "out.json", complain=told.append)
+    except InputError as error:
+        assert error.remedy and not told and not (tmp_path / "out.json").exists()
+        message = str(error)
+    else:
+        (message,) = told
+        with pytest.raises(InputError) as caught:
+            mj.read_schedules(path)
+        assert str(caught.value) == message and caught.value.remedy
+    assert message.startswith(str(path)) and "\n" not in message
     assert len(message) < 2000
     for word in words:
         assert word in message
-    assert not (tmp_path / "out.json").exists()
 
 
-def test_too_large_for_single_precision(tmp_path):
-    path = _write(tmp_path, {"format": "fluid-schedule/1", "cases": [_changed(_CASE, ["duration", 0], 1e300)]})
-    assert evaluate_schedules(path, tmp_path / "out.json")["schedules"] == 1
-    with pytest.raises(InputError, match="double precision"):
-        evaluate_schedules(path, tmp_path / "out.json", float32=True)
+@pytest.mark.parametrize(
+    ("document", "path", "value", "limit"),
+    [
+        (_TABLE, ["jobs", 0, "duration"], [1e308, 20], "1e+18"),
+        (_TABLE, ["jobs", 0, "duration"], 1e308, "1e+18"),
+        (_TABLE, ["jobs", 0, "bytes"], 1e200, "1e+18"),
+        (_TABLE, ["jobs", 0, "energy_J"], 1e200, "1000000000"),
+        (_TABLE, ["jobs", 0, "deadline"], 1e200, "1e+18"),
+        (_TABLE, ["jobs", 0, "weight"], 1e200, "1000000000"),
+        (_TABLE, ["resources", 1, "bandwidth"], 1e-300, "of at least 1e-06"),
+        (_TABLE, ["jobs", 0, "duration"], [1e-300, 20], "duration of at least 3e-29"),
+        (fluid(), ["cases", 0, "duration", 0], 1e308, "1e+18"),
+        (fluid(), ["cases", 0, "bytes", 0], 1e200, "1e+18"),
+        (fluid(), ["cases", 0, "resource_bandwidth", 0], 1e-300, "of at least 1e-06"),
+    ],
+)
+def test_numbers_that_no_machine_has_are_refused_with_their_limit(tmp_path, document, path, value, limit):
+    _refused(tmp_path, _changed(document, path, value), [limit])
+
+
+@pytest.mark.parametrize("float32", [False, True])
+def test_the_largest_numbers_that_are_read_give_finite_ones(tmp_path, float32):
+    document = _changed(_TABLE, ["resources", 1, "bandwidth"], 1e-6)
+    for job in document["jobs"]:
+        job |= {"duration": 1e18, "bytes": 1e18, "energy_J": 1e9}
+    path = _write(tmp_path, document)
+    assert "broken" not in evaluate_schedules(path, tmp_path / "out.json", float32=float32)
+    rows = json.loads((tmp_path / "out.json").read_text())["schedules"]
+    assert all(1e24 < row["makespan"] < 4e24 and row["energy_J"] == pytest.approx(3e9) for row in rows)
+
+
+def test_a_broken_schedule_is_a_row_and_the_others_go_on(tmp_path, capsys):
+    """As in a table of many files: the reason names the place and the remedy."""
+    bad = {"name": "bad", "order": ["conv", "fc", "end"], "accelerator": ["big", "big", "small"]}
+    short, nameless = {"name": "short", "order": ["conv"]}, {"order": [0, 1, 2], "accelerator": [0, 1, 1]}
+    table = _TABLE | {"schedules": [_TABLE["schedules"][0], bad, short, nameless, 7, _TABLE["schedules"][1]]}
+    path, out = _write(tmp_path, table), tmp_path / "out.json"
+    assert main(["evaluate", "schedules", str(path), "--timelines", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["schedules"]
+    assert [row["name"] for row in rows] == ["one", "bad", "short", 3, 4, "two"]
+    assert [row["makespan"] for row in rows] == [12, None, None, None, None, 24]
+    reason = "schedules[1].accelerator[1]: job 'fc' cannot run on 'big'; choose small"
+    assert rows[1] == {"name": "bad", "makespan": None, "energy_J": None, "reason": reason}
+    told = capsys.readouterr().err
+    assert f"warning: {path}: {reason}" in told and '"broken": 4' in told
+    assert main(["evaluate", "schedules", str(path), "--strict", "--out", str(out)]) == 2
+    assert main(["evaluate", "schedules", str(path), str(path), "--out", str(tmp_path / "rows.csv")]) == 0
+    with open(tmp_path / "rows.csv", newline="") as stream:
+        found = list(csv.DictReader(stream))
+    assert [row["valid"] for row in found] == ["1", "0", "0", "1", "0", "1"] * 2
+    assert found[1]["reason"] == "schedule bad.accelerator[1]: job 'fc' cannot run on 'big'; choose small"
+
+
+def test_a_broken_case_is_a_row_and_the_others_go_on(tmp_path, capsys):
+    document = {"format": "fluid-schedule/1", "cases": [_CASE, _CASE | {"name": "b", "order": [0, 1]}]}
+    out = tmp_path / "out.json"
+    assert main(["evaluate", "schedules", str(_write(tmp_path, document)), "--out", str(out)]) == 0
+    good, bad = json.loads(out.read_text())["cases"]
+    assert good["makespan"] == 12 and bad["makespan"] is None and "give one for each job, 3" in bad["reason"]
+    assert "cases[1].order: has 2 entries" in capsys.readouterr().err
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):

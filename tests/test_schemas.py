@@ -68,6 +68,11 @@ def read(name, document):
     return True
 
 
+def test_a_schema_is_known_by_the_name_of_its_file():
+    for path in PUBLISHED.glob("*.json"):
+        assert schema(path.stem) == schema(path.name) == json.loads(path.read_text())
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_published_schemas_are_those_of_the_code(name, capsys):
     """`mohamjax schema NAME --out docs/schemas/FILE` writes them anew."""

@@ -112,6 +112,29 @@ def test_elsewhere_there_are_plain_lines_one_in_two_seconds(capsys):
     ]
 
 
+def test_a_mapper_that_has_evaluated_nothing_tells_no_rate(capsys):
+    nothing = {"evaluations": 0, "compile_s": 0.0}
+    with Terminal() as terminal:
+        terminal.mapping(SimpleNamespace(**vars(mapped(1)) | nothing))
+        terminal.mapping(SimpleNamespace(**vars(mapped(4)) | nothing | {"cached": 4}))
+    assert capsys.readouterr().err.splitlines() == [
+        "mapper  1/4 sets (1 cached)  compiling",
+        "mapper  4/4 sets (4 cached)",
+    ]
+
+
+def test_an_export_tells_how_far_it_is_where_it_takes_a_while(capsys, monkeypatch):
+    clock = iter([0.0, *[t for second in range(1, 6) for t in (second, second)]])
+    monkeypatch.setattr("mohamjax.progress.time.monotonic", lambda: next(clock, 9.0))
+    with Terminal() as terminal:
+        tell = terminal.exporting("mappings")
+        for done in range(1, 5):
+            tell(done, 4)
+    told = capsys.readouterr().err.splitlines()
+    assert told and all(re.fullmatch(r"writing  \d of 4 mappings  \d s left", line) for line in told)
+    assert told[-1].startswith("writing  4 of 4")
+
+
 def test_a_step_is_announced_where_it_is_silent_for_three_seconds(capsys):
     with Terminal() as terminal:
         with terminal.waiting("over at once"):

@@ -296,6 +296,46 @@ def test_several_mappings_share_what_is_named_beside_them(tmp_path):
         evaluate_timeloop([str(home / "arch.yaml")], tmp_path / "out.jsonl")
 
 
+def test_a_mapping_that_cannot_be_read_is_a_row_and_the_others_go_on(tmp_path, capsys):
+    home = tmp_path / "home"
+    for name in ("a", "b", "c", "d"):
+        (home / name).mkdir(parents=True)
+        (home / name / "mapping.yaml").write_text(MAPPING)
+    (home / "b" / "mapping.yaml").write_text(MAPPING.replace("C=2", "C=3"))
+    (home / "c" / "mapping.yaml").write_text("mapping: [\n")
+    (home / "d" / "mapping.yaml").write_text(MAPPING.replace("factors: K=4", "factors: K=x"))
+    for name, text in (("arch", ARCHITECTURE), ("ert", tables(read=1, write=2)), ("problem", PROBLEM)):
+        (home / f"{name}.yaml").write_text(text)
+    out = tmp_path / "out.jsonl"
+    assert main(["evaluate", "mappings", "--links", "off", "--timeloop", str(home), "--out", str(out)]) == 0
+    told = capsys.readouterr().err
+    assert '"samples": 4, "accepted": 1, "rejected": 3' in told and "and 2 more: rows with `ok` false" in told
+    rows = {row["id"]: row for row in map(json.loads, out.read_text().splitlines())}
+    assert rows["a"]["ok"] and set(rows) == {"a", "b", "c", "d"}
+    (wrong,) = rows["b"]["reject"]
+    assert wrong == {
+        "level": None,
+        "reason": "mapping: the factors of C multiply to 3 (3 at DRAM), its bound is 2; change one of them, or add one",
+    }
+    assert "YAML" in rows["c"]["reject"][0]["reason"]
+    assert "mapping, entry 1 from 0 (spatial at Buf), factors: 'K=x' is no factor" in rows["d"]["reject"][0]["reason"]
+    assert rows["b"]["out"] is None and not rows["b"]["ok"]
+    # Where none can be read there is nothing to go on with.
+    assert main(["evaluate", "mappings", "--timeloop", str(home / "b"), "--out", str(out)]) == 2
+    named = [str(home / name) for name in ("arch.yaml", "problem.yaml", "ert.yaml", "b/mapping.yaml")]
+    assert main(["evaluate", "mappings", "--timeloop", *named, "--out", str(out)]) == 2
+    assert "the factors of C multiply to 3 (3 at DRAM)" in capsys.readouterr().err
+
+
+def test_dimensions_that_a_permutation_leaves_out_are_outermost(tmp_path):
+    """As Timeloop puts them, with a warning: after those that are named, which are innermost first."""
+    part = MAPPING.replace("permutation: PC", "permutation: P")
+    for given, same in ((part, MAPPING), (MAPPING.replace("PC", "C"), MAPPING.replace("PC", "CP"))):
+        read = [read_timeloop(*files(tmp_path, ARCHITECTURE, PROBLEM, text)).mapping for text in (given, same)]
+        loops = [[d for d in one.order[-1] if one.temporal[-1, d] > 1] for one in read]
+        assert loops[0] == loops[1]
+
+
 def _tables(template, nests, technology):
     """Pareto tables of one layer on one template, as far as an export looks at them; sizes are the largest."""
     machine = jax.tree.map(lambda leaf: np.asarray(leaf)[0], template_arrays([template], technology)).machine

@@ -59,7 +59,7 @@ def add_parser(verbs: options.Verbs) -> None:
                 "--sample",
                 type=options.positive,
                 metavar="N",
-                help="take the fastest of N random mappings of each layer instead of searching them",
+                help="take the fastest in the package of N random mappings of each layer instead of searching them",
             )
             options.add_workload(kind)
             options.add_hardware(kind)
@@ -120,4 +120,5 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     write(arguments.out, dump_json(found.document))
     if found.missing:
         terminal.warn(found.warning)
+    terminal.line(found.summary)
     return 0

@@ -73,7 +73,7 @@ def _add_schedules(kinds: options.Verbs) -> None:
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
-    _add_files(schedules, "JSON files of these formats")
+    _add_files(schedules, "files of the formats fluid-schedule/1, job-table/1, schedule/1 or designs/1 (JSON)")
     schedules.add_argument(
         "--technology",
         metavar="NAME|FILE",
@@ -227,6 +227,14 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
 _MOST_TOLD = 20  # broken entries that are told one by one
 
 
+def _tell_broken(broken: Sequence[str]) -> None:
+    """Warns of broken entries of one file."""
+    for text in broken[:_MOST_TOLD]:
+        warn(text)
+    if len(broken) > _MOST_TOLD:
+        warn(f"{len(broken) - _MOST_TOLD} more are broken: `reason` of the answer says why")
+
+
 def _evaluate_mappings(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.io import evaluate_timeloop
     from mohamjax.io.samples import evaluate_samples
@@ -292,12 +300,18 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     own = {name: getattr(arguments, name) for name in given}
     refuse("is for the formats schedule/1 and designs/1", "leave it out", **own)
     probe(arguments.out)
+    broken: list[str] = []
     with terminal.waiting(f"evaluating {arguments.file}"):
         summary = evaluate_schedules(
-            arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
+            arguments.file,
+            arguments.out or "-",
+            float32=arguments.float32,
+            timelines=arguments.timelines,
+            complain=broken.append,
         )
+    _tell_broken(broken)
     print(json.dumps(summary), file=sys.stderr)
-    return 0
+    return _exit_code(arguments, len(broken), 0)
 
 
 def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -357,8 +371,9 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.timeloop is not None:
             from mohamjax.io import write_timeloop_designs
 
-            with terminal.waiting(f"writing {arguments.timeloop}"):
-                exported = write_timeloop_designs(arguments.timeloop, evaluated, names)
+            exported = write_timeloop_designs(
+                arguments.timeloop, evaluated, names, progress=terminal.exporting("designs")
+            )
             tell_export(terminal, "design", exported, arguments.timeloop)
         if arguments.periods is not None:
             from mohamjax.io.periods import write_periods

@@ -6,7 +6,9 @@ import argparse
 import dataclasses
 import math
 import pathlib
+import re
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class Scheduled:
         bound: of the makespan.
         title: the problem in a line.
         first: name of the first objective.
+        drawn: those of the fronts that figures show: of the schedules that a table has itself some alone.
     """
 
     table: JobTable
@@ -61,6 +64,7 @@ class Scheduled:
     bound: JobBound
     title: str
     first: str
+    drawn: Sequence[JobFront]
 
 
 def write_results(
@@ -151,18 +155,22 @@ def write_results(
         _figures(folder / "figures", done)
 
 
+_NO_FILE_NAME = r"[^\w.,+()-]+"  # what a schedule's name may have and a file's not
+
+
 def _figures(folder: pathlib.Path, done: Scheduled) -> None:
     """Draws the schedules, how the methods converged, and how they compare."""
     from mohamjax.figures import job_view, save
     from mohamjax.plot.jobs import job_convergence, job_gantt, method_bars
 
-    table, fronts, first, title = done.table, done.fronts, done.first, done.title
+    table, first, title = done.table, done.first, done.title
+    fronts = [front for front in done.fronts if any(front is one for one in done.drawn)]
     times = ("makespan", "tardiness", "mean-end", "lateness")
     unit = table.time_unit if first in times else "J" if first == "energy" else ""
     limit = done.bound.best if first == "makespan" else None
     for front in fronts:
         view = job_view(front.method, table, front.best.plan, done.tenants)
-        save(job_gantt(view, title=title), folder / f"gantt_{front.method}.png")
+        save(job_gantt(view, title=title), folder / f"gantt_{re.sub(_NO_FILE_NAME, '_', front.method)[:80]}.png")
     histories = {front.method: front.best.history for front in fronts if front.best.history}
     if histories:
         save(job_convergence(histories, bound=limit, label=first, unit=unit, title=title), folder / "convergence.png")

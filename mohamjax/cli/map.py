@@ -277,7 +277,7 @@ def _write(
     if arguments.out is not None:
         write(arguments.out, json.dumps(report, indent=1) + "\n")
     if arguments.timeloop is not None:
-        exported = write_timeloop_mappings(arguments.timeloop, setup, tables)
+        exported = write_timeloop_mappings(arguments.timeloop, setup, tables, progress=terminal.exporting("mappings"))
         tell_export(terminal, "mapping", exported, arguments.timeloop)
     if arguments.figure is not None:
         terminal.line(f"figure {_draw_mappings(report, setup.application, arguments.figure)}")

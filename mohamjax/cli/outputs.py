@@ -45,7 +45,8 @@ def write(path: str | None, text: str) -> None:
 def tell_export(terminal: Terminal, what: str, exported: TimeloopExport, folder: str) -> None:
     """Says what went into a folder for Timeloop, how to run it there, and what was left out."""
     terminal.line(
-        f"{plural(exported.written, what)} as Timeloop's files in {folder}: run timeloop-model with "
+        f"{plural(exported.written, what)} as Timeloop's files in {folder} ({plural(exported.files, 'file')}, "
+        f"{exported.bytes / 1e6:,.1f} MB): run timeloop-model with "
         "TIMELOOP_DISABLE_LINK_TRANSFERS=1; its Area prints 0 (README.txt there)"
     )
     for text in exported.skipped[:_MOST_TOLD]:

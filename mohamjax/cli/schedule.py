@@ -7,8 +7,8 @@ import contextlib
 import json
 import math
 import pathlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of
@@ -21,12 +21,35 @@ from mohamjax.errors import InputError
 from mohamjax.text import amount, plural
 
 if TYPE_CHECKING:
+    from mohamjax.io.schedules import Placed
     from mohamjax.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig, Transfer
+    from mohamjax.jobs.heuristics import Plan
     from mohamjax.jobs.platform import JobBatch, Platform
     from mohamjax.jobs.table import JobTable
     from mohamjax.mapper import MapperProgress
 
 _DEFAULT_METHODS = "gsharp,LPT-EFT,LPT-stall,HEFT,SJF-MET,FCFS-MET,SJF-OLB,FCFS-OLB"
+
+_MOST_SHOWN = 20  # schedules of a job table, the best, that are printed and drawn; files have all
+
+
+class _Problem(NamedTuple):
+    """What is to be scheduled.
+
+    Attributes:
+        table: the jobs.
+        goals: what tenants want.
+        tenants: of each job, "" for nobody in particular.
+        title: in a line.
+        given: schedules that the job table has itself, by name.
+    """
+
+    table: JobTable
+    goals: JobGoals
+    tenants: tuple[str, ...]
+    title: str
+    given: dict[str, Plan] = {}  # noqa: RUF012
+
 
 _COST_MODELS = ("closed-form", "loop-nest")
 _NEST_OPTIONS = ("mapping", "budget", "technology", "no_mapping_cache")
@@ -255,11 +278,11 @@ def _table(
 
 def _problem(
     arguments: argparse.Namespace,
-    mapping: Callable[[MapperProgress], None],
+    terminal: Terminal,
     config: JobSearchConfig,
     transfer: Transfer | None,
-) -> tuple[JobTable, JobGoals, tuple[str, ...], str]:
-    """Table, goals, tenants and a title; complains before the mapper runs where that can be."""
+) -> _Problem:
+    """What is to be scheduled; complains before the mapper runs where that can be."""
     from mohamjax.jobs import JobGoals, check_goals, check_size, check_transfer, preset_named
     from mohamjax.jobs.platform import PLATFORMS
 
@@ -272,7 +295,8 @@ def _problem(
     if file.lower().endswith(".json"):
         from mohamjax.io import read_json
         from mohamjax.io.files import check_format
-        from mohamjax.io.schedules import JOB_TABLE_FORMAT, read_job_table
+        from mohamjax.io.formats import JOB_TABLE_FORMAT
+        from mohamjax.io.schedules import read_job_table, table_schedules
 
         names = ("platform", "bandwidth", "cost_model", "demand", "lb", "flexible", "element_buffer", "random_shapes")
         names += _NEST_OPTIONS
@@ -286,7 +310,8 @@ def _problem(
         if transfer is not None:
             check_transfer(transfer, *table.duration.shape, file=arguments.transfer)
         check_goals(config, JobGoals().of(table))
-        return table, JobGoals(), table.tenants or ("",) * len(table.jobs), name
+        given = _given(table_schedules(document, table, file), arguments, terminal)
+        return _Problem(table, JobGoals(), table.tenants or ("",) * len(table.jobs), name, given)
     from mohamjax.io.jobs import load_platform
 
     for given, option, example in (
@@ -315,11 +340,28 @@ def _problem(
     check_goals(config, goals)
     if transfer is not None:
         check_transfer(transfer, len(batch.names), len(platform.cores), file=arguments.transfer)
-    table = batch.wanted(_table(arguments, batch, platform, mapping))
+    table = batch.wanted(_table(arguments, batch, platform, terminal.mapping))
     title = f"{plural(len(batch.names), 'job')} of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
     if arguments.cost_model == "loop-nest":
         title += ", loop-nest model"
-    return table, goals, batch.tenants, title
+    return _Problem(table, goals, batch.tenants, title)
+
+
+def _given(
+    entries: Sequence[tuple[int | str, Placed | InputError]], arguments: argparse.Namespace, terminal: Terminal
+) -> dict[str, Plan]:
+    """The schedules of a job table by name, `(of the table)` where a method is called so too; warns of broken ones."""
+    from mohamjax.jobs.heuristics import Plan
+
+    plans: dict[str, Plan] = {}
+    methods = {*arguments.method.split(","), "transfer"}
+    for name, one in entries:
+        if isinstance(one, InputError):
+            terminal.warn(str(one))
+            continue
+        order, where = one
+        plans[f"{name} (of the table)" if name in methods else str(name)] = Plan(where, order)
+    return plans
 
 
 def _told_otherwise(arguments: argparse.Namespace) -> str:
@@ -377,11 +419,20 @@ def _scheduled(
     folder: pathlib.Path | None,
 ) -> int:
     """The methods, one after the other, and what there is to tell of them."""
-    from mohamjax.jobs import STARTED, check_problem, direct_transfer, job_bound, run_method, transfer_of
+    from mohamjax.jobs import (
+        STARTED,
+        check_problem,
+        direct_transfer,
+        given_schedules,
+        job_bound,
+        run_method,
+        transfer_of,
+    )
 
     if told := _told_otherwise(arguments):
         terminal.line(told)
-    table, goals, tenants, title = _problem(arguments, terminal.mapping, config, transfer)
+    problem = _problem(arguments, terminal, config, transfer)
+    table, goals, title = problem.table, problem.goals, problem.title
     check_problem(table, config, goals)
     bound = job_bound(table)
     terminal.line(f"{title}; lower bound {amount(bound.best)} {table.time_unit}")
@@ -391,7 +442,8 @@ def _scheduled(
         fronts.append(front)
         best = front.best
         terminal.line(
-            f"{front.method}: makespan {amount(best.objectives['makespan'])} {table.time_unit}, {best.seconds:.1f} s"
+            f"{front.method}: makespan {amount(best.objectives['makespan'])} {table.time_unit}, {best.seconds:.1f} s "
+            "with compiling"
         )
 
     starts = [name for name in dict.fromkeys(methods) if name in STARTED]
@@ -405,11 +457,18 @@ def _scheduled(
     for name in dict.fromkeys(methods):
         add(run_method(name, table, config, goals, given))
     first = config.objectives[0]
+    own = given_schedules(table, problem.given, config, goals)
+    if own:
+        told = f"the best is {own[0].method}, makespan {amount(own[0].best.objectives['makespan'])} {table.time_unit}"
+        terminal.line(f"{plural(len(own), 'schedule')} of the table: {told}")
+    drawn = [*fronts, *own[:_MOST_SHOWN]]
+    fronts += own
     fronts.sort(key=lambda front: front.best.objectives[first])
     rows = [_row(one, bound.best, config.objectives) for front in fronts for one in front.schedules]
     if folder is not None:
         kept = transfer_of(table, fronts[0].best, title, _shown(config.objectives))
-        write_results(folder, Scheduled(table, tenants, fronts, bound, title, first), rows, kept, arguments)
+        done = Scheduled(table, problem.tenants, fronts, bound, title, first, drawn)
+        write_results(folder, done, rows, kept, arguments)
         terminal.line(f"results in {folder}")
     if arguments.json:
         summary = {
@@ -424,6 +483,7 @@ def _scheduled(
             summary["transfer"] = {"file": arguments.transfer, "batch": transfer.batch, "starts": starts}
         print(json.dumps(summary, indent=2))
     else:
+        left_out = {front.method for front in own[_MOST_SHOWN:]}
         head = ["method", *(f"{o} [{table.time_unit}]" if o == "makespan" else o for o in _shown(config.objectives))]
 
         def value(row: dict[str, float | str], name: str) -> str:
@@ -432,9 +492,11 @@ def _scheduled(
         body = [
             [row["method"], *(value(row, o) for o in _shown(config.objectives)), f"{row['over_bound']:.4f}",
              f"{row['evaluations']:,}", f"{row['seconds']:.1f}"]
-            for row in rows
+            for row in rows if row["method"] not in left_out
         ]  # fmt: skip
-        print(fitted([[*head, "over bound", "evaluations", "seconds"], *body]))
+        print(fitted([[*head, "over bound", "evaluations", "seconds with compiling"], *body]))
+        if left_out:
+            print(f"{plural(len(left_out), 'more schedule')} of the table: --out FOLDER or --json lists all")
         print(f"lower bound of the makespan: {amount(bound.best)} {table.time_unit}")
     return 0
 

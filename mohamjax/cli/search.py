@@ -193,7 +193,7 @@ def _add_search(parser: options.Arguments) -> None:
 
 def _add_running(parser: options.Arguments) -> None:
     """Adds devices and processes, and what is written or kept on the way."""
-    spread.add_devices(parser, "spread the search: islands, or the evaluation of an only one,")
+    spread.add_devices(parser, "spread the search: islands, or the evaluation of an only one,", processes=True)
     spread.add_processes(parser)
     parser.add_argument(
         "--checkpoint-every",

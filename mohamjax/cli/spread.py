@@ -34,13 +34,13 @@ def _devices(text: str) -> int | str:
 _PATIENCE_S = 300.0
 
 
-def add_devices(parser: options.Arguments, what: str) -> None:
-    """Adds `--devices`; `what` says what is spread over them."""
+def add_devices(parser: options.Arguments, what: str, *, processes: bool = False) -> None:
+    """Adds `--devices`; `what` says what is spread over them, `processes` whether a verb can be one of several."""
     parser.add_argument(
         "--devices",
         type=_devices,
         metavar="N|all",
-        help=f"{what} over so many devices (default 1; with --coordinator all)",
+        help=f"{what} over so many devices (default 1{'; with --coordinator all' if processes else ''})",
     )
 
 

@@ -131,7 +131,7 @@ class Terminal(ProgressLines):
                     completed=done,
                     total=max(total, 1),
                     parts="  ".join(parts),
-                    left="" if final else f"{duration(left)} left",
+                    left="" if final or left is None else f"{duration(left)} left",
                     refresh=True,
                 )
             if final:

@@ -182,6 +182,7 @@ def evolved(
     problem: Problem[Draft, Genes, Context, Rates],
     sizes: Sizes,
     generations: int,
+    target: jax.Array | None = None,
 ) -> tuple[emo.ArchivedState[Genes], jax.Array]:
     """A whole search of one population that reports nothing before its end. Not jitted; callers vmap.
 
@@ -193,11 +194,15 @@ def evolved(
         problem: what is searched.
         sizes: of the search.
         generations: G, after the first population.
+        target: `[]`, a least first objective beyond which there is nothing to find: the generation that reaches it is
+            the last one. None: all are bred.
 
     Returns:
-        The state, and the least of every objective in the archive after each generation `[G + 1, M]`.
+        The state, and the least of every objective in the archive after each generation `[G + 1, M]`; rows after the
+        generation that reaches the target mean nothing.
     """
     search = problem.search_in(key, context, sizes)
+    stop = {} if target is None else {"enough": lambda best: best[0] <= target}
     state, candidates = search.opening(key, seeds, context=context)
     state, _, best = emo.evolve(
         state,
@@ -208,6 +213,7 @@ def evolved(
         ask=functools.partial(search.ask, context=context, rates=rates),
         observe=lambda state: jnp.min(state.archive.objectives, axis=0),
         most=generations + 1,
+        **stop,
     )
     return state, best
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -379,6 +379,15 @@ def _nothing(state: object) -> Any:
     """Records nothing of a state."""
 
 
+def _never(record: object) -> Any:
+    """No record is enough to end a search."""
+    return False
+
+
+_Carried: TypeAlias = tuple[jax.Array, jax.Array, tuple[State, Genes, Record]]
+"""How many generations have been bred, whether that is enough, and what `evolve` returns."""
+
+
 def evolve(
     state: State,
     candidates: Genes,
@@ -388,6 +397,7 @@ def evolve(
     tell: Callable[[State, Genes, jax.Array], State],
     ask: Callable[[State], Genes],
     observe: Callable[[State], Record] = _nothing,
+    enough: Callable[[Record], jax.Array] = _never,
     most: int,
 ) -> tuple[State, Genes, Record]:
     """Generations without the host: each evaluates the candidates, tells their objectives and asks for the next ones.
@@ -403,11 +413,12 @@ def evolve(
         tell: e.g. `NSGA2.tell`.
         ask: e.g. `NSGA2.ask`; it returns as many candidates as wait.
         observe: gives what is recorded of the state after each generation; by default nothing.
+        enough: says `[]` bool by the record of a generation whether it is the last one; by default never.
         most: static, rows of the record.
 
     Returns:
         The state, the candidates that wait now, and the record `[most, ...]`, of which the first `count` rows mean
-        something.
+        something, or those up to the generation that was enough.
 
     Examples:
         >>> from mohamjax.emo import NSGA2, evolve
@@ -428,13 +439,19 @@ def evolve(
         ((20,), True, 20)
     """
 
-    def generation(i: jax.Array, carry: tuple[State, Genes, Record]) -> tuple[State, Genes, Record]:
-        state, candidates, record = carry
+    def going(carry: _Carried[State, Genes, Record]) -> jax.Array:
+        number, over, _ = carry
+        return (number < count) & ~over
+
+    def generation(carry: _Carried[State, Genes, Record]) -> _Carried[State, Genes, Record]:
+        number, _, (state, candidates, record) = carry
         state = tell(state, candidates, evaluate(candidates))
-        record = jax.tree.map(lambda rows, row: rows.at[i].set(row), record, observe(state))
-        return state, ask(state), record
+        seen = observe(state)
+        record = jax.tree.map(lambda rows, row: rows.at[number].set(row), record, seen)
+        return number + 1, jnp.asarray(enough(seen)), (state, ask(state), record)
 
     # The shapes of the record come from `observe` alone: to trace a whole generation once more would take seconds.
     rows = jax.eval_shape(observe, state)
     record = jax.tree.map(lambda row: jnp.zeros((most, *row.shape), row.dtype), rows)
-    return jax.lax.fori_loop(0, count, generation, (state, candidates, record))
+    begun = jnp.int32(0), jnp.asarray(False), (state, candidates, record)
+    return jax.lax.while_loop(going, generation, begun)[2]

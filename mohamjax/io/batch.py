@@ -26,13 +26,11 @@ from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.designs_reader import header_rows, identifier, read_header
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, SUFFIXES
+from mohamjax.io.formats import DESIGNS_FORMAT, FLUID_FORMAT, JOB_TABLE_FORMAT, SCHEDULE_FORMAT, SUFFIXES
 from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.nests import NestList
 from mohamjax.io.result_stream import NUMBERS, ResultStream
 from mohamjax.io.schedules import (
-    FLUID_FORMAT,
-    JOB_TABLE_FORMAT,
     TableSchedules,
     read_case,
     read_job_table,
@@ -160,7 +158,7 @@ class _TableJobs:
             try:
                 good.append((i, *self._reader.read(value, str(name))))
             except InputError as error:
-                reasons[i] = _own(error)
+                reasons[i] = error.reason
         for first in range(0, len(good), self._block):
             own = good[first : first + self._block]
             rows = [own[min(k, len(own) - 1)] for k in range(self._block)]
@@ -189,7 +187,7 @@ class _Cases:
             try:
                 good.append((i, read_case(value, None, str(name))))
             except InputError as error:
-                reasons[i] = _own(error)
+                reasons[i] = error.reason
         if good:
             makespan, told = simulate_cases(
                 [case for _, case in good], BLOCK * _number(self._devices), float32=self._float32, devices=self._devices
@@ -203,11 +201,6 @@ class _Cases:
 
 def _number(devices: Devices | None) -> int:
     return 1 if devices is None else len(devices)
-
-
-def _own(error: InputError) -> str:
-    """A complaint without the file, which the row names."""
-    return f"{error.item}: {error.message}" if error.item else error.message
 
 
 class _Problem(Protocol):

@@ -20,6 +20,7 @@ from mohamjax.forms import read_form
 from mohamjax.hardware import Template, check_ports, template_structure
 from mohamjax.io.forms import CalledForm, ChipletForm, DesignForm, StepForm
 from mohamjax.io.nests import NestList, NestStore
+from mohamjax.reader import suggestion
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design, SizedDesign
 from mohamjax.schedule.setup import Setup
@@ -203,18 +204,19 @@ def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray
     fanout: list[tuple[float, float]] = [(-1.0, -1.0)] * len(names)
     for row in chip.levels or ():
         if row.name not in names:
-            raise InputError(f"template {template.name} has no level {row.name!r}", item=item)
+            told = f"template {template.name} has no level {row.name!r}"
+            raise InputError(told, item=item, remedy=f"its levels are {', '.join(names)}")
         v = names.index(row.name)
         limit, words, spread = template.levels[v], row.capacity_words, row.fanout
         if words is not None:
             if limit.capacity_words is not None and words > limit.capacity_words:
                 told = f"level {row.name} has {words:.0f} words, the template allows {limit.capacity_words}"
-                raise InputError(told, item=item)
+                raise InputError(told, item=item, remedy="write no more than that, or another template")
             capacity[v] = words
         if spread is not None:
             if spread[0] > limit.fanout[0] or spread[1] > limit.fanout[1]:
                 told = f"level {row.name} has fanout {list(spread)}, the template allows {list(limit.fanout)}"
-                raise InputError(told, item=item)
+                raise InputError(told, item=item, remedy="write no more than that, or another template")
             fanout[v] = spread
     return np.asarray(capacity), np.asarray(fanout)
 
@@ -233,14 +235,16 @@ def _check(form: DesignForm, nests: NestList, rules: DesignRules) -> None:
     """Raises InputError with what is wrong with a design."""
     chips, templates, tiles = form.chiplets, rules.store.templates, rules.tiles
     if len(chips) > tiles:
-        raise InputError(f"`chiplets` is not a list of 1 to {tiles} chiplets")
+        remedy = "take fewer, or write a larger `max_tiles` into `package`"
+        raise InputError(f"`chiplets` is not a list of 1 to {tiles} chiplets but of {len(chips)}", remedy=remedy)
     for k, chip in enumerate(chips):
         item = f"chiplets[{k}]"
         if chip.template not in rules.kinds:
             remedy = f"use one of {', '.join(rules.kinds)}"
             raise InputError("names no template of the file", item=item, remedy=remedy)
         if chip.tile is not None and chip.tile >= tiles:
-            raise InputError(f"stands on tile {chip.tile}, which does not exist", item=item)
+            told = f"stands on tile {chip.tile}, and the package has the tiles 0 to {tiles - 1}"
+            raise InputError(told, item=item, remedy="write one of them, or leave `tile` out")
         if chip.levels:
             _sizes(chip, templates[rules.kinds[chip.template]], item)
     wrong = _out_of_order(chips)
@@ -251,8 +255,9 @@ def _check(form: DesignForm, nests: NestList, rules: DesignRules) -> None:
         remedy = "list the chiplets by rising tile, or leave `tile` out: the place follows from the list"
         raise InputError(told, item=f"chiplets[{wrong}]", remedy=remedy)
     order = _order(form.schedule, rules, len(chips))
-    for step, layer in zip(form.schedule, order, strict=True):
-        nests.place(step.mapping, layer, rules.kinds[chips[step.chiplet].template])
+    for k, (step, layer) in enumerate(zip(form.schedule, order, strict=True)):
+        chip = chips[step.chiplet]
+        nests.place(step.mapping, layer, rules.kinds[chip.template], f"schedule[{k}] on chiplet {step.chiplet}")
 
 
 def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[int]:
@@ -260,23 +265,32 @@ def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[in
     layers, names = rules.store.application.layers, rules.layers
     order: list[int] = []
     done = [False] * len(layers)
-    for step in steps:
+    for k, step in enumerate(steps):
         layer = names.get(step.layer, -1) if isinstance(step.layer, str) else step.layer
         if not 0 <= layer < len(layers):
-            raise InputError(f"the schedule names layer {step.layer!r}, which does not exist")
+            told = f"there is no layer {step.layer!r}"
+            if isinstance(step.layer, str):
+                remedy = suggestion(step.layer, list(names))
+            else:
+                remedy = f"the {len(layers)} layers are numbered from 0, or called network/layer"
+            raise InputError(told, item=f"schedule[{k}]", remedy=remedy)
         item = f"layer {layer} ({layers[layer].name})"
         if done[layer]:
-            raise InputError("is scheduled twice", item=item)
+            first = order.index(layer)
+            remedy = f"list every layer once: remove schedule[{first}] or schedule[{k}]"
+            raise InputError("is scheduled twice", item=item, remedy=remedy)
         for p in layers[layer].predecessors:
             if not done[p]:
-                raise InputError(f"stands before layer {p} ({layers[p].name}), on which it depends", item=item)
+                told = f"stands before layer {p} ({layers[p].name}), on which it depends"
+                raise InputError(told, item=item, remedy="list every layer after those that it depends on")
         if step.chiplet >= chips:
-            raise InputError(f"runs on chiplet {step.chiplet}, which does not exist", item=item)
+            there = "the design has one chiplet, 0" if chips == 1 else f"the design has the chiplets 0 to {chips - 1}"
+            raise InputError(f"runs on chiplet {step.chiplet}, which does not exist", item=item, remedy=there)
         order.append(layer)
         done[layer] = True
     if len(order) < len(layers):
         lost = done.index(False)
-        raise InputError(f"layer {lost} ({layers[lost].name}) is not scheduled")
+        raise InputError(f"layer {lost} ({layers[lost].name}) is not scheduled", remedy="list every layer once")
     return order
 
 

@@ -28,7 +28,7 @@ from mohamjax.hardware import (
 )
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.files import check_format, read_json, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.formats import DESIGNS_FORMAT, JOB_FORMATS, SCHEDULE_FORMAT
 from mohamjax.io.forms import DESIGN_PARTS, DesignForm, DesignsForm, NetworkForm, SchedulesForm
 from mohamjax.io.nests import NestList
 from mohamjax.reader import found
@@ -45,7 +45,8 @@ def _named_in(file: object, item: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        told = ": ".join(part for part in (error.file, error.item, error.message) if part)
+        inner = None if error.item is not None and item.startswith(error.item) else error.item
+        told = ": ".join(part for part in (error.file, inner, error.message) if part)
         raise InputError(told, file=file, item=item, remedy=error.remedy) from None
 
 
@@ -218,6 +219,11 @@ def read_designs(
     """
     path = pathlib.Path(path)
     document = read_json(path, DESIGN_PARTS)
+    if isinstance(document, dict) and document.get("format") in JOB_FORMATS:
+        told = f"is a {document['format']} file, whose schedules are of jobs, not of layers on chiplets"
+        raise InputError(
+            told, file=path, item="format", remedy="use `mohamjax evaluate schedules` or mj.read_schedules"
+        )
     check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
     setup = read_header(document, path, technology=technology, static_energy=static_energy)
     rows = header_rows(document, path)

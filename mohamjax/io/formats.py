@@ -12,6 +12,16 @@ DESIGNS_FORMAT = "designs/1"
 SCHEDULE_FORMAT = "schedule/1"
 
 
+FLUID_FORMAT = "fluid-schedule/1"
+
+
+JOB_TABLE_FORMAT = "job-table/1"
+
+
+JOB_FORMATS = (FLUID_FORMAT, JOB_TABLE_FORMAT)
+"""Formats of schedules whose costs are written out: of jobs, not of layers on chiplets."""
+
+
 DESIGN_ARRAYS_FORMAT = "design-arrays/1"
 
 

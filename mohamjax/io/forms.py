@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType, defstruct, field
 
 from mohamjax.dims import LayerType
-from mohamjax.forms import Amount, Bound, Bounds, Form, Index, OpenForm, Pair, Positive, Text, Whole, as_written
+from mohamjax.forms import Bound, Bounds, Form, Index, OpenForm, Pair, Positive, Text, Whole, as_written
 from mohamjax.hardware import PackageForm, RecordForm, TemplateForm
 from mohamjax.mapping.notation import NestForm, OwnedNestForm, WrittenNestForm
 from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES
@@ -25,6 +25,21 @@ Reference = Annotated[Index | Text, Meta(description="a name or a 0-based number
 """A job, accelerator or resource."""
 
 _LARGEST = sys.float_info.max
+
+LARGEST_COST = 1e18
+"""Time units (thirty years at 1 GHz) or bytes of a job: sums and products stay in the range of numbers."""
+
+Cost = Annotated[float, Meta(ge=0, le=LARGEST_COST)]
+"""A time or a number of bytes."""
+
+Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_COST)]
+"""A bandwidth, bytes per time unit."""
+
+Joules = Annotated[float, Meta(ge=0, le=1e9)]
+"""An energy of a job."""
+
+Weight = Annotated[float, Meta(ge=0, le=1e9)]
+"""How much a job counts."""
 
 Unit = Literal["cycles", "s"]
 
@@ -200,12 +215,12 @@ class CaseForm(OpenForm):
     """A schedule with its costs written out: a list has an entry per job, accelerator or resource."""
 
     name: Text
-    duration: list[Amount]
-    bytes: list[Amount]
+    duration: list[Cost]
+    bytes: list[Cost]
     predecessors: list[list[Index]]
     accelerator: list[Index]
     order: list[Index]
-    resource_bandwidth: list[Positive | None]
+    resource_bandwidth: list[Rate | None]
     resources_of_accelerator: list[list[Index]]
     resource_names: list[Text] | None = None
     jobs: Index | None = None
@@ -221,17 +236,16 @@ class FluidForm(Form):
 
 # ---------------------------------------------------------------- job-table/1
 
-Costs = Annotated[
-    list[Amount | None] | Amount | None,
-    Meta(description="a number per accelerator, null where the job cannot run, or one for all"),
-]
+_EACH = Meta(description="a number per accelerator, null where the job cannot run, or one for all")
+Costs = Annotated[list[Cost | None] | Cost | None, _EACH]
+Energies = Annotated[list[Joules | None] | Joules | None, _EACH]
 
 
 class ResourceForm(OpenForm):
     """What off-chip traffic passes; a bandwidth of null is unlimited."""
 
     name: Text
-    bandwidth: Positive | None
+    bandwidth: Rate | None
 
 
 class AcceleratorForm(OpenForm):
@@ -247,11 +261,11 @@ class JobForm(Form):
     name: Text
     duration: Costs
     bytes: Costs
-    energy_J: Costs | UnsetType = UNSET
+    energy_J: Energies | UnsetType = UNSET
     predecessors: list[Reference] = field(default_factory=list)
     tenant: str | None = None
-    weight: Amount | None = None
-    deadline: Amount | None = None
+    weight: Weight | None = None
+    deadline: Cost | None = None
     target: Index | None = None
 
 
@@ -347,13 +361,17 @@ class SlowedForm(Form):
     resource: str
 
 
-class CaseAnswerForm(Form):
-    """Times of a case, an entry per job."""
+Reason = Annotated[str | UnsetType, Meta(description="why there is no makespan; only where there is none")]
 
-    name: str
-    start: list[float]
-    end: list[float]
-    makespan: float
+
+class CaseAnswerForm(Form, kw_only=True):
+    """Times of a case, an entry per job; a broken case has the reason instead."""
+
+    name: int | str
+    start: list[float] | UnsetType = UNSET
+    end: list[float] | UnsetType = UNSET
+    makespan: float | None
+    reason: Reason = UNSET
     stall: list[float] | UnsetType = UNSET
     slowed: list[list[SlowedForm]] | UnsetType = UNSET
 
@@ -366,11 +384,15 @@ class FluidAnswerForm(Form):
 
 
 class OrderAnswerForm(Form):
-    """Objectives of a schedule over a job table, and with timelines the times, an entry per job."""
+    """Objectives of a schedule over a job table, and with timelines the times, an entry per job.
 
-    name: str
-    makespan: float
+    A broken schedule has the reason instead.
+    """
+
+    name: int | str
+    makespan: float | None
     energy_J: float | None
+    reason: Reason = UNSET
     start: list[float] | UnsetType = UNSET
     end: list[float] | UnsetType = UNSET
     stall: list[float] | UnsetType = UNSET

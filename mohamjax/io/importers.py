@@ -16,17 +16,22 @@ import math
 import pathlib
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import cast
 
 import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters
 from mohamjax.io.design_arrays import nest_rows, problem_document
 from mohamjax.io.files import read_json
-from mohamjax.io.schedules import JOB_TABLE_FORMAT
+from mohamjax.io.formats import JOB_TABLE_FORMAT
+from mohamjax.io.forms import LARGEST_COST
 from mohamjax.mapping import MappingTables
 from mohamjax.reader import StrictLoader, close_names, read_table, read_text
+from mohamjax.schedule.bounds import isolated_cycles, offchip_bandwidth
 from mohamjax.schedule.setup import Setup
+from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -52,10 +57,24 @@ class Imported:
     Attributes:
         document: in the format `designs/1` or `job-table/1`, for `dump_json`.
         missing: what the file does not say, and what stands there instead.
+        placed: what the file calls its chiplets or accelerators, with how often a layer or job is placed on each, in
+            the order of the document: a name that is misspelt is one more of them.
     """
 
     document: dict[str, object]
     missing: tuple[str, ...]
+    placed: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """How many layers each chiplet, or jobs each accelerator has, in one line."""
+        jobs = self.document["format"] == JOB_TABLE_FORMAT
+        what, on = ("job", "accelerator") if jobs else ("layer", "chiplet")
+        each = [f"{name} ({plural(count, what)})" for name, count in self.placed.items()]
+        more = f" and {len(each) - _MOST_LISTED:,} more" if len(each) > _MOST_LISTED else ""
+        rows = cast("Sequence[object]", self.document["schedules" if jobs else "designs"])
+        over = f", over {plural(len(rows), 'schedule')}" if len(rows) > 1 and not jobs else ""
+        return f"{plural(len(each), on)} in the file{over}: {', '.join(each[:_MOST_LISTED])}{more}"
 
     @property
     def warning(self) -> str:
@@ -63,13 +82,16 @@ class Imported:
         return f"the file does not say: {'; '.join(self.missing)}" if self.missing else ""
 
 
+_MOST_LISTED = 20  # chiplets
+
+
 @dataclasses.dataclass(frozen=True)
 class Target(Setup):
     """What schedules are for.
 
     Attributes:
-        tables: gives the mappings of every layer on every template that runs it, of which the fastest is taken; asked
-            for when a file is sound.
+        tables: gives the mappings of every layer on every template that runs it, of which `fastest_mappings` takes one;
+            asked for when a file is sound.
         chiplets: templates of chiplets by name, for files that do not say: one for all, or one for each in the order
             of their identifiers.
     """
@@ -227,7 +249,8 @@ def read_cost_table(
         "jobs": rows,
         "schedules": schedules,
     }
-    return Imported(document, tuple(missing))
+    placed = {name: sum(name in costs for costs in jobs.values()) for name in accelerators}
+    return Imported(document, tuple(missing), placed)
 
 
 def _table_schedules(
@@ -281,12 +304,16 @@ class _LayerNames:
 def _designs(
     schedules: abc.Mapping[str, Sequence[_Placed]], target: Target, path: object, unused: Sequence[str]
 ) -> Imported:
-    """Schedules as designs: every layer on the fastest mapping of its chiplet's template."""
+    """Schedules as designs: every layer on the fastest mapping of its chiplet's template in the package."""
     application = target.application
     kinds = [template.name for template in target.templates]
     unique = application.unique_of_layer
     checked: list[tuple[str, str, Sequence[_Placed], list[str], list[str]]] = []
-    missing = {"mappings (the fastest of each layer)": None, "sizes of chiplets (just large enough)": None}
+    bandwidth = offchip_bandwidth(target.package)
+    limit = "unlimited bandwidth" if math.isinf(bandwidth) else f"{bandwidth:g} bytes per cycle"
+    taken = f"mappings (of each layer the fastest behind the package's {limit}, of equally fast ones the most frugal)"
+    missing = {taken: None, "sizes of chiplets (just large enough)": None}
+    counts: dict[str, int] = {}
     for name, placed in schedules.items():
         item = f"schedule {name}" if name else "file"
         layers = [layer for layer, *_ in placed]
@@ -299,6 +326,8 @@ def _designs(
                     f"layer {layer} ({known}) {told}", file=path, item=item, remedy="list every layer once"
                 )
         chips = sorted({chip for _, chip, _, _ in placed}, key=lambda chip: (not chip.isdecimal(), chip.zfill(9)))
+        for chip in chips:
+            counts[chip] = counts.get(chip, 0) + sum(on == chip for _, on, _, _ in placed)
         said = {chip: kind for _, chip, kind, _ in placed if kind}
         if len(said) < len(chips):
             missing["templates of chiplets (those that were given)"] = None
@@ -312,7 +341,7 @@ def _designs(
             missing["an order (that of the layers)"] = None
         checked.append((name, item, placed, chips, own))
     tables = target.tables()
-    fastest = np.where(tables.exists, tables.cycles, np.inf).argmin(axis=2)
+    fastest = fastest_mappings(tables, target.package)
     numbers: dict[tuple[int, int], int] = {}
     rows = []
     for name, item, placed, chips, own in checked:
@@ -332,7 +361,17 @@ def _designs(
     document = problem_document(target.of(application), application.name)
     places = [(u, t, int(fastest[u, t])) for u, t in numbers]
     document["mappings"] = nest_rows(target.application, tables.mapping, target.templates, places)
-    return Imported(document | {"designs": rows}, tuple(missing))
+    return Imported(document | {"designs": rows}, tuple(missing), counts)
+
+
+def fastest_mappings(tables: MappingTables, package: PackageParameters) -> np.ndarray:
+    """`[U, T]` int, of each set the mapping that is fastest with the package's memory interface for itself.
+
+    Of equally fast ones, as all are that the interface holds up with the same traffic, the one of least energy.
+    """
+    cycles = np.where(tables.exists, isolated_cycles(tables, package), np.inf)
+    energy = np.where(tables.exists, np.asarray(tables.objectives)[..., 1], np.inf)
+    return np.lexsort((energy, cycles), axis=2)[..., 0]
 
 
 def _given(chiplets: Sequence[str], number: int, count: int, path: object, item: str) -> str:
@@ -412,13 +451,14 @@ def _columns(
 
 
 def _number(text: str, path: object, item: str, column: str) -> float:
-    """A finite number of at least 0."""
+    """A number of at least 0 that a job table may hold."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 <= value < math.inf:
-        raise InputError(f"{column} is {text!r}, no number from 0 on", file=path, item=item, remedy="mend the line")
+    if not 0 <= value <= LARGEST_COST:
+        told = f"{column} is {text!r}, no number from 0 to {LARGEST_COST:g}"
+        raise InputError(told, file=path, item=item, remedy="mend the line")
     return value
 
 

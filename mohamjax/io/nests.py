@@ -19,6 +19,7 @@ from mohamjax.mapping.membership import lie_in
 from mohamjax.mapping.notation import OwnedNestForm, mapping_of, mappings_of, padded_of
 from mohamjax.mapping.space import MapSpace
 from mohamjax.runtime.struct import take
+from mohamjax.text import plural
 from mohamjax.workload import DIMS, ApplicationModel
 
 _LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")
@@ -156,7 +157,8 @@ class NestStore:
         """Raises InputError, of an item, where a nest does not fit a layer on the template that it is for."""
         layer, kind = self.application.unique_layers[unique], self.templates[self.owner[nest]]
         if not kind.runs(layer.type):
-            raise InputError(f"template {kind.name} does not run layers of type {layer.type}", item=item)
+            remedy = "put the layer on a chiplet of another template"
+            raise InputError(f"template {kind.name} does not run layers of type {layer.type}", item=item, remedy=remedy)
         padded = zip(layer.shape.bounds, self._padded[nest].tolist(), strict=True)
         bounds = tuple((own, more) if more > own else (own,) for own, more in padded)
         encode(take(self._nests, nest), self._space(unique, self.owner[nest], bounds), item=item)
@@ -245,7 +247,8 @@ class NestList:
         """Number in the store; raises InputError where the entry cannot be read."""
         item = f"mappings[{number}]"
         if number >= len(self.entries):
-            raise InputError("there is no such mapping", item=item, remedy="give an index into `mappings`")
+            remedy = f"`mappings` has {plural(len(self.entries), 'entry')}, numbered from 0"
+            raise InputError("there is no such mapping", item=item, remedy=remedy)
         known = self._known(number + 1)
         if known[number] < 0:
             known[number] = self.store.parse(self.entries[number], item)
@@ -258,14 +261,20 @@ class NestList:
             self._numbers = np.concatenate([self._numbers, more])
         return self._numbers
 
-    def place(self, number: int, layer: int, template: int) -> int:
-        """Index of nest `number` in the set of the layer on the template; checks it on first use."""
+    def place(self, number: int, layer: int, template: int, step: str) -> int:
+        """Index of nest `number` in the set of the layer on the template; checks it on first use.
+
+        Complaints say which step of a schedule wants it.
+        """
         item = f"mappings[{number}]"
         nest, templates = self.nest(number), self.store.templates
         owner = self.store.owner[nest]
         if owner != template:
-            told = f"is for template {templates[owner].name}, the chiplet is a {templates[template].name}"
-            raise InputError(told, item=item)
+            told = (
+                f"is a mapping for template {templates[owner].name}, and {step} runs it on template "
+                f"{templates[template].name}"
+            )
+            raise InputError(told, item=item, remedy="name a mapping or a chiplet of the same template")
         return self.store.place(nest, self.store.application.unique_of_layer[layer], item)
 
     def numbers(self, numbers: np.ndarray) -> np.ndarray:

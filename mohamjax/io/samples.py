@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pathlib
 import sys
@@ -397,8 +398,21 @@ def evaluate_samples(
     return report_samples(samples, out_path, links=links, first_fills=first_fills, float32=float32, explain=explain)
 
 
+@dataclasses.dataclass(frozen=True)
+class Unread:
+    """A mapping that cannot be read, which has its place among those that can.
+
+    Attributes:
+        id: as of a sample.
+        error: what is wrong.
+    """
+
+    id: str
+    error: InputError
+
+
 def report_samples(
-    samples: Sequence[Sample],
+    entries: Sequence[Sample | Unread],
     out_path: str | pathlib.Path,
     *,
     links: bool = True,
@@ -409,7 +423,7 @@ def report_samples(
     """Predicts samples and writes what comes out.
 
     Args:
-        samples: At least one.
+        entries: At least one sample, and mappings that could not be read, which are rows with their reason.
         out_path: Predictions, one JSON object per line: `id`, `ok`, `reject` (a list of `level` and `reason`, null if
             none) and `out` (Timeloop's statistics, null if rejected); `-` is standard output.
         links: As in `predict`.
@@ -419,18 +433,24 @@ def report_samples(
             standard output (standard error if that takes the predictions).
 
     Returns:
-        `samples`, `accepted`, `rejected`, `seconds`.
+        `samples`, `accepted`, `rejected` (those that could not be read too), `seconds`.
 
     Raises:
         InputError: the predictions cannot be written.
     """
     began = time.perf_counter()
-    samples = alike(samples)
+    samples = alike([entry for entry in entries if isinstance(entry, Sample)])
     results, areas = predict(samples, links=links, first_fills=first_fills, float32=float32)
     results = jax.tree.map(lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, results)
     leaves, tree = jax.tree.flatten(results)
     rows, explanations, accepted = [], [], 0
-    for n, sample in enumerate(samples):
+    each = enumerate(samples)
+    for entry in entries:
+        if isinstance(entry, Unread):
+            reject = [{"level": None, "reason": entry.error.reason}]
+            rows.append(_row({"id": entry.id, "ok": False, "reject": reject, "out": None}))
+            continue
+        n, sample = next(each)
         result: Evaluation = jax.tree.unflatten(tree, [leaf[n] for leaf in leaves])
         architecture = sample.architecture
         names = (architecture.level_names, architecture.mac_name)
@@ -453,8 +473,8 @@ def report_samples(
         write_text(out_path, text)
     (sys.stderr if str(out_path) == "-" else sys.stdout).write("".join(explanations))
     return {
-        "samples": len(samples),
+        "samples": len(entries),
         "accepted": accepted,
-        "rejected": len(samples) - accepted,
+        "rejected": len(entries) - accepted,
         "seconds": round(time.perf_counter() - began, 3),
     }

@@ -26,8 +26,9 @@ Jobs, accelerators and resources are referred to by name or 0-based number. The 
 With timelines, both results have `stall` (time lost to shared bandwidth) and `slowed` (per job a list of
 `{"start", "end", "rate", "resource"}`) for every schedule.
 
-Times are in the time unit of the input. What breaks a rule (a job ordered twice, a dependency that the order cannot
-keep, a bandwidth of zero, ...) is an error that names schedule and item; nothing is written then.
+Times are in the time unit of the input. A schedule that breaks a rule (a job ordered twice, a dependency that the order
+cannot keep, ...) is a row with a makespan of null and the `reason`, which names its place; the others go on. A file
+that cannot be read, or a table that breaks one, is an error, and nothing is written then.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ import math
 import pathlib
 import sys
 from collections import abc
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +51,9 @@ from msgspec import UNSET
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
+from mohamjax.io.entries import Entry, Place, entries_of, sound_entries, without_entries
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.io.formats import FLUID_FORMAT, JOB_TABLE_FORMAT
 from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
 from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.runtime.devices import Devices
@@ -58,73 +61,7 @@ from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.fluid import DONE, REASONS, Timeline, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.segments import Segment, segments
 
-FLUID_FORMAT = "fluid-schedule/1"
-JOB_TABLE_FORMAT = "job-table/1"
-
-
 # ---------------------------------------------------------------- reading
-
-
-class _Place:
-    """A place in a file: complaints that name it."""
-
-    def __init__(self, file: object, path: str = "") -> None:
-        self.file, self.path = file, path
-
-    def at(self, path: str) -> _Place:
-        """A place in this one."""
-        return _Place(self.file, f"{self.path}.{path}" if self.path else path)
-
-    def error(self, message: str, remedy: str) -> InputError:
-        return InputError(message, file=self.file, item=self.path or None, remedy=remedy)
-
-    def check_length(self, values: abc.Sized, length: int, of: str) -> None:
-        """Refuses a list that has not one entry for each of something."""
-        if len(values) != length:
-            raise self.error(f"has {len(values)} entries", f"give one for each {of}, {length}")
-
-    def numbers(self, entries: Sequence[int | str], names: abc.Mapping[str, int] | int, what: str) -> list[int]:
-        """Numbers of jobs, accelerators or resources that are referred to by number, or also by name.
-
-        Args:
-            entries: what the file says.
-            names: number by name, or how many there are.
-            what: they are.
-        """
-        count = names if isinstance(names, int) else len(names)
-        known = {} if isinstance(names, int) else names
-        found = [known.get(entry, -1) if isinstance(entry, str) else entry for entry in entries]
-        for i, (number, entry) in enumerate(zip(found, entries, strict=True)):
-            if not 0 <= number < count:
-                told = f"there is no {what} {entry!r}"
-                raise _Place(self.file, f"{self.path}[{i}]").error(
-                    told, f"the {count} {what}s are numbered from 0" + (f", or called {_some(known)}" if known else "")
-                )
-        return found
-
-    def check_names(self, names: Sequence[str], key: str = ".name") -> None:
-        """Refuses names that come twice, of entries of a list."""
-        seen: dict[str, int] = {}
-        for i, name in enumerate(names):
-            if seen.setdefault(name, i) != i:
-                told = f"{name!r} is also the name of number {seen[name]}"
-                raise _Place(self.file, f"{self.path}[{i}]{key}").error(told, "give every one its own name")
-
-    def check_order(self, jobs: Sequence[int]) -> None:
-        """Refuses an order that does not have every job once."""
-        seen: dict[int, int] = {}
-        for place, job in enumerate(jobs):
-            if job in seen:
-                raise self.error(
-                    f"job {job} stands at places {seen[job]} and {place}", "list every job exactly once, by priority"
-                )
-            seen[job] = place
-
-
-def _some(names: abc.Iterable[str]) -> str:
-    """The first names of many."""
-    listed = list(names)
-    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
 
 
 def _cycle(before: Sequence[Sequence[int]]) -> list[int]:
@@ -154,7 +91,7 @@ def _cycle(before: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _predecessors(
-    rows: Sequence[Sequence[int | str]], names: abc.Mapping[str, int] | int, places: Sequence[_Place]
+    rows: Sequence[Sequence[int | str]], names: abc.Mapping[str, int] | int, places: Sequence[Place]
 ) -> tuple[tuple[int, ...], ...]:
     """Predecessor lists, checked: jobs that exist, no cycle."""
     result = tuple(tuple(place.numbers(row, names, "job")) for row, place in zip(rows, places, strict=True))
@@ -167,7 +104,7 @@ def _predecessors(
 
 
 def _check_order(
-    item: _Place, order: Sequence[int], accelerator: Sequence[int], predecessors: Sequence[Sequence[int]]
+    item: Place, order: Sequence[int], accelerator: Sequence[int], predecessors: Sequence[Sequence[int]]
 ) -> None:
     """Refuses an order in which jobs wait for each other: accelerators run theirs in this order and no other."""
     place = {job: i for i, job in enumerate(order)}
@@ -214,7 +151,7 @@ class _Case:
         return int(np.sum(uses.any(axis=0)))
 
 
-def _case(form: CaseForm, at: _Place) -> _Case:
+def _case(form: CaseForm, at: Place) -> _Case:
     count, uses = len(form.duration), form.resources_of_accelerator
     for key, stated, length in (("jobs", form.jobs, count), ("accelerators", form.accelerators, len(uses))):
         if stated not in (None, length):
@@ -248,11 +185,15 @@ def _case(form: CaseForm, at: _Place) -> _Case:
     )
 
 
+def _broken(name: int | str, reason: str) -> dict[str, object]:
+    return {"name": name, "makespan": None, "reason": reason}
+
+
 def read_case(value: object, file: object, name: str) -> _Case:
     """One case of a `fluid-schedule/1` document, called `name` where it does not say how; raises InputError."""
     where = f"case {name}"
     named = {"name": name, **value} if isinstance(value, dict) else value
-    return _case(read_form(named, CaseForm, file=file, where=where), _Place(file, where))
+    return _case(Place(file, where).form(named, CaseForm), Place(file, where))
 
 
 def simulate_cases(
@@ -276,20 +217,23 @@ def simulate_cases(
     return makespan, told
 
 
-def _cases(document: abc.Mapping[str, object], file: object) -> list[_Case]:
+def _cases(document: abc.Mapping[str, object], file: object) -> Iterator[Entry[_Case]]:
     """The cases of a `fluid-schedule/1` document, of different names."""
-    form = read_form(document, FluidForm, file=file)
-    _Place(file, "cases").check_names([case.name for case in form.cases])
-    return [_case(case, _Place(file, f"cases[{i}]")) for i, case in enumerate(form.cases)]
+    read_form(without_entries(document, "cases"), FluidForm, file=file)
+    return entries_of(document, "cases", file, lambda row, at: _case(at.form(row, CaseForm), at))
 
 
-def _refuse_instant_traffic(at: _Place, duration: np.ndarray, traffic: np.ndarray) -> None:
-    instant = np.flatnonzero((duration == 0) & (traffic > 0))
+def _refuse_instant_traffic(at: Place, duration: np.ndarray, traffic: np.ndarray) -> None:
+    instant = np.flatnonzero((traffic > 0) & (traffic > _MOST_ASKED * duration))
     if instant.size:
         job = int(instant[0])
-        raise _Place(at.file, f"{at.path}[{job}]").error(
-            f"is 0, but the job moves {traffic[job]:g} bytes", "write a duration above 0"
+        raise Place(at.file, f"{at.path}[{job}]").error(
+            f"is {duration[job]:g}, but the job moves {traffic[job]:g} bytes",
+            f"write a duration of at least {traffic[job] / _MOST_ASKED:g}",
         )
+
+
+_MOST_ASKED = 1e30  # bytes per time unit that a job may ask for: single precision holds it
 
 
 def _power_of_two(least: int, value: int) -> int:
@@ -337,28 +281,33 @@ def _slowed(found: Sequence[Sequence[Segment]], resources: Sequence[str]) -> lis
     ]
 
 
-def _unfinished(reason: int, item: str, file: object, float32: bool) -> InputError:
-    remedy = "compute in double precision" if float32 else "write smaller numbers"
-    return InputError(REASONS[reason], file=file, item=item, remedy=remedy)
+def _unfinished(reason: int, float32: bool) -> str:
+    remedy = "compute in double precision" if float32 else "write numbers that lie closer together"
+    return f"{REASONS[reason]}; {remedy}"
 
 
 def _evaluate_fluid(
     document: abc.Mapping[str, object], file: object, float32: bool, timelines: bool
 ) -> tuple[dict[str, object], dict[str, object]]:
-    cases = _cases(document, file)
-    rows: list[dict[str, object]] = [{} for _ in cases]
+    rows: list[dict[str, object]] = []
+    cases: dict[int, _Case] = {}
+    for i, (name, case) in enumerate(_cases(document, file)):
+        rows.append({} if isinstance(case, _Case) else _broken(name, case.reason))
+        if isinstance(case, _Case):
+            cases[i] = case
     buckets: dict[int, list[int]] = {}
-    for i, case in enumerate(cases):
+    for i, case in cases.items():
         # Few sizes, so that few programs are compiled: short schedules are cheap at any padding.
         buckets.setdefault(_power_of_two(64, len(case.duration)), []).append(i)
     for jobs, members in sorted(buckets.items()):
-        # What is too large for single precision becomes infinite, never ends, and is refused below.
+        # What is too large for single precision becomes infinite, never ends, and is told below.
         with jax.enable_x64(not float32), np.errstate(over="ignore"):
             found = _bucket([cases[i] for i in members], jobs, np.float32 if float32 else np.float64)
         for row, i in enumerate(members):
             case, count = cases[i], len(cases[i].duration)
             if found.reason[row] != DONE:
-                raise _unfinished(int(found.reason[row]), f"case {case.name}", file, float32)
+                rows[i] = _broken(case.name, _unfinished(int(found.reason[row]), float32))
+                continue
             start, end = found.start[row, :count], found.end[row, :count]
             rows[i] = {
                 "name": case.name,
@@ -377,14 +326,14 @@ def _evaluate_fluid(
                     case.bandwidth,
                 )
                 rows[i] |= {"stall": found.stall[row, :count].tolist(), "slowed": _slowed(seen, case.resources)}
-    jobs = sum(len(case.duration) for case in cases)
-    return {"format": FLUID_FORMAT, "cases": rows}, {"schedules": len(cases), "jobs": jobs}
+    jobs = sum(len(case.duration) for case in cases.values())
+    return {"format": FLUID_FORMAT, "cases": rows}, {"schedules": len(rows), "jobs": jobs}
 
 
 # ---------------------------------------------------------------- job-table/1
 
 
-def _costs(costs: Any, accelerators: int, at: _Place) -> list[float]:
+def _costs(costs: Any, accelerators: int, at: Place) -> list[float]:
     """One number per accelerator; +inf where null says that the job cannot run."""
     listed = costs if isinstance(costs, list) else [costs] * accelerators
     at.check_length(listed, accelerators, "accelerator")
@@ -396,15 +345,15 @@ def _numbered(names: abc.Iterable[str]) -> dict[str, int]:
 
 
 def read_job_table(document: abc.Mapping[str, object], file: object) -> JobTable:
-    """The table of a `job-table/1` document.
+    """The table of a `job-table/1` document, whatever its schedules are.
 
     Raises:
         InputError: something in it breaks the format; the error names the item.
     """
-    return _table(read_form(document, JobTableForm, file=file), _Place(file))
+    return _table(read_form(without_entries(document, "schedules"), JobTableForm, file=file), Place(file))
 
 
-def _table(form: JobTableForm, top: _Place) -> JobTable:
+def _table(form: JobTableForm, top: Place) -> JobTable:
     for key in ("resources", "accelerators", "jobs"):
         top.at(key).check_names([row.name for row in getattr(form, key)])
     resources, jobs = _numbered(row.name for row in form.resources), _numbered(row.name for row in form.jobs)
@@ -450,7 +399,7 @@ def _table(form: JobTableForm, top: _Place) -> JobTable:
     )
 
 
-def _goals(rows: abc.Sequence[JobForm], top: _Place) -> dict[str, Any]:
+def _goals(rows: abc.Sequence[JobForm], top: Place) -> dict[str, Any]:
     """What tenants want of the jobs of a table; nothing where no job says it."""
 
     def given(key: str, silent: object) -> tuple[Any, ...] | None:
@@ -492,7 +441,7 @@ class TableSchedules:
             return sound
         where = f"schedule {name}"
         named = {"name": name, **value} if isinstance(value, dict) else value
-        return self.checked(read_form(named, OrderForm, file=self.file, where=where), _Place(self.file, where))
+        return self.checked(named, Place(self.file, where))
 
     def _sound(self, value: object) -> tuple[np.ndarray, np.ndarray] | None:
         """A schedule of numbers whose order is topological; None for any other, sound or not."""
@@ -510,9 +459,9 @@ class TableSchedules:
         late = (place[self._before] >= place[self._after]).any()
         return None if late or not np.isfinite(self.table.duration[np.arange(count), where]).all() else (order, where)
 
-    def checked(self, form: OrderForm, at: _Place) -> tuple[np.ndarray, np.ndarray]:
-        """As `read`, of a schedule at some place of a file."""
-        table, jobs = self.table, self._jobs
+    def checked(self, value: object, at: Place) -> tuple[np.ndarray, np.ndarray]:
+        """As `read`, of a schedule with its name at some place of a file."""
+        form, table, jobs = at.form(value, OrderForm), self.table, self._jobs
         for key in ("accelerator", "order"):
             at.at(key).check_length(getattr(form, key), len(jobs), "job")
         assignment = at.at("accelerator").numbers(form.accelerator, self._accelerators, "accelerator")
@@ -527,31 +476,40 @@ class TableSchedules:
         return np.asarray(order, np.int32), np.asarray(assignment, np.int32)
 
 
-def _table_schedules(document: abc.Mapping[str, object], file: object) -> tuple[JobTable, list[str], list, list]:
-    """A table, and names, orders and assignments of the schedules over it, checked."""
-    form, top = read_form(document, JobTableForm, file=file), _Place(file)
-    table = _table(form, top)
-    if form.schedules is None:
-        raise top.at("schedules").error("is missing", "add the schedules to evaluate")
-    names = [row.name for row in form.schedules]
-    top.at("schedules").check_names(names)
-    reader = TableSchedules(table, file)
-    found = [reader.checked(row, top.at(f"schedules[{i}]")) for i, row in enumerate(form.schedules)]
-    return table, names, [order for order, _ in found], [where for _, where in found]
+Placed: TypeAlias = tuple[np.ndarray, np.ndarray]
+"""Order and accelerator of all jobs, `[N]` int each."""
+
+
+def table_schedules(document: abc.Mapping[str, object], table: JobTable, file: object) -> list[Entry[Placed]]:
+    """The schedules of a `job-table/1` document over its table by name, each checked, or why it is broken."""
+    if document.get("schedules") is None:
+        return []
+    return list(entries_of(document, "schedules", file, TableSchedules(table, file).checked))
+
+
+def _table_entries(document: abc.Mapping[str, object], file: object) -> tuple[JobTable, list[Entry[Placed]]]:
+    """A table, and the schedules over it, of which there must be a list."""
+    table = read_job_table(document, file)
+    if document.get("schedules") is None:
+        raise Place(file, "schedules").error("is missing", "add the schedules to evaluate")
+    return table, table_schedules(document, table, file)
 
 
 def _evaluate_job_table(
     document: abc.Mapping[str, object], file: object, float32: bool, timelines: bool
 ) -> tuple[dict[str, object], dict[str, object]]:
-    table, names, orders, assignments = _table_schedules(document, file)
-    rows: list[dict[str, object]] = []
-    if names:
+    table, entries = _table_entries(document, file)
+    good = [(name, *one) for name, one in entries if not isinstance(one, InputError)]
+    sound: list[dict[str, object]] = []
+    if good:
+        names, orders, assignments = zip(*good, strict=True)
         objectives, found = evaluate_table(
             table, np.array(orders), np.array(assignments), float32=float32, timelines=timelines
         )
         for i, name in enumerate(names):
             if objectives.reason[i] != DONE:
-                raise _unfinished(int(objectives.reason[i]), f"schedule {name}", file, float32)
+                sound.append(_broken(name, _unfinished(int(objectives.reason[i]), float32)) | {"energy_J": None})
+                continue
             energy = None if table.energy is None else float(objectives.energy[i])
             row: dict[str, object] = {"name": name, "makespan": float(objectives.makespan[i]), "energy_J": energy}
             if found is not None:
@@ -571,9 +529,14 @@ def _evaluate_job_table(
                     "stall": found.stall[i].tolist(),
                     "slowed": _slowed(seen, table.resources),
                 }
-            rows.append(row)
+            sound.append(row)
+    each = iter(sound)
+    rows = [
+        _broken(name, one.reason) | {"energy_J": None} if isinstance(one, InputError) else next(each)
+        for name, one in entries
+    ]
     result = {"format": JOB_TABLE_FORMAT, "time_unit": table.time_unit, "schedules": rows}
-    return result, {"schedules": len(rows), "jobs": len(rows) * len(table.jobs)}
+    return result, {"schedules": len(rows), "jobs": len(good) * len(table.jobs)}
 
 
 # ---------------------------------------------------------------- schedules as arrays
@@ -613,11 +576,11 @@ def schedule_arrays(document: abc.Mapping[str, object], file: object) -> Schedul
     """
     table = None
     if document["format"] == FLUID_FORMAT:
-        cases = _cases(document, file)
+        _, cases = sound_entries(_cases(document, file))
     else:
-        table, *schedules = _table_schedules(document, file)
+        table, entries = _table_entries(document, file)
         cases = []
-        for name, order, where in zip(*schedules, strict=True):
+        for name, (order, where) in zip(*sound_entries(entries), strict=True):
             on = np.arange(len(table.jobs)), np.asarray(where, int)
             cases.append(
                 _Case(
@@ -662,17 +625,22 @@ def evaluate_schedules(
     *,
     float32: bool = False,
     timelines: bool = False,
+    complain: Callable[[str], None] | None = None,
 ) -> dict[str, object]:
     """Evaluates the schedules of a file, in double precision unless told otherwise.
+
+    A broken schedule is a row that says why.
 
     Args:
         path: a JSON file of one of the formats in `SCHEDULE_READERS`.
         out: where the result goes (JSON, written atomically); standard output for None and `-`.
         float32: compute in single precision.
         timelines: also write when and by what each job is slowed (and when it runs, for job tables).
+        complain: called with one line for every broken schedule.
 
     Returns:
-        A summary: `format`, `schedules`, `jobs` (numbers), `precision`.
+        A summary: `format`, `schedules`, `jobs` (numbers; jobs of sound schedules), `precision`, and where schedules
+        are broken, `broken`, their number.
 
     Raises:
         InputError: the file cannot be read, is of no known format, or breaks its format; or `out` cannot be written.
@@ -685,4 +653,10 @@ def evaluate_schedules(
         sys.stdout.write(text)
     else:
         write_text(out, text)
+    rows: Any = result["cases" if name == FLUID_FORMAT else "schedules"]
+    broken = [row["reason"] for row in rows if "reason" in row]
+    if complain is not None:
+        for reason in broken:
+            complain(f"{path}: {reason}")
+    counts |= {"broken": len(broken)} if broken else {}
     return {"format": name, **counts, "precision": "float32" if float32 else "float64"}

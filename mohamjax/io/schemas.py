@@ -42,7 +42,8 @@ def schema(name: str) -> dict[str, object]:
     jobs that wait for each other, nests that do not fit.
 
     Args:
-        name: of `FORMS`; a format may be named without its version.
+        name: of `FORMS`; a format may be named without its version, and `-` stand for `/`, as in the names of the
+            published files.
 
     Raises:
         InputError: there is no such name.
@@ -51,7 +52,11 @@ def schema(name: str) -> dict[str, object]:
         >>> schema("fluid-schedule/1")["required"]
         ['format', 'cases']
     """
-    name = next((known for known in FORMS if known == name or known.partition("/")[0] == name), name)
+
+    def names(known: str) -> tuple[str, ...]:
+        return known, known.partition("/")[0], known.replace("/", "-"), f"{known.replace('/', '-')}.json"
+
+    name = next((known for known in FORMS if name in names(known)), name)
     if name not in FORMS:
         raise InputError(f"there is no schema {name!r}", remedy=suggestion(name, FORMS))
     made = msgspec.json.schema(FORMS[name])

@@ -25,7 +25,7 @@ import yaml
 from mohamjax.dims import DIMS
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture
-from mohamjax.io.samples import report_samples
+from mohamjax.io.samples import Unread, report_samples
 from mohamjax.io.timeloop_architecture import read_architecture, read_tables
 from mohamjax.io.timeloop_loops import read_constraints, read_mapping, read_problem
 from mohamjax.io.timeloop_place import At
@@ -126,7 +126,7 @@ def _together(files: _Files) -> TimeloopInput:
             if kind == "constraints":
                 rows = at.list(value.get("targets", value.get("constraints")) if isinstance(value, dict) else value)
                 earlier = parts[kind][1] if kind in parts else []
-                parts[kind] = (at, [*earlier, *((at / n, row) for n, row in enumerate(rows))])
+                parts[kind] = (at, [*earlier, *((at.entry(n, row), row) for n, row in enumerate(rows))])
             else:
                 parts[kind] = (at, value)
 
@@ -157,35 +157,50 @@ def _together(files: _Files) -> TimeloopInput:
     )
 
 
-def _mappings_of(paths: Sequence[str | pathlib.Path]) -> dict[str, _Files]:
+def _mappings_of(paths: Sequence[str | pathlib.Path]) -> dict[str, _Files | InputError]:
     """The mappings of files and folders by their names, each with the files that belong to it.
+
+    A file of a folder that cannot be read stands among them with its complaint.
 
     Files that are named belong to all mappings. In a folder a mapping has those of its own folder and, for what these
     do not hold, those of the folders around it.
     """
     loose: dict[pathlib.Path, dict[str, object]] = {}
     result: dict[str, _Files] = {}
+    broken: dict[str, InputError] = {}
     for path in map(pathlib.Path, paths):
         if not found(path, folder=True):
             loose[path] = _read(path)
             continue
-        rows = {file: _read(file) for file in sorted(path.rglob("*.y*ml")) if file.suffix in (".yaml", ".yml")}
+        rows: dict[pathlib.Path, dict[str, object]] = {}
+        for file in sorted(path.rglob("*.y*ml")):
+            if file.suffix in (".yaml", ".yml"):
+                try:
+                    rows[file] = _read(file)
+                except InputError as error:
+                    broken[_called(file, path, len(paths) > 1)] = error
         homes: dict[pathlib.Path, list[pathlib.Path]] = {}
         for file in rows:
             homes.setdefault(file.parent, []).append(file)
         for file in (file for file, document in rows.items() if "mapping" in document):
-            place = file.relative_to(path)
-            name = str(place.parent if file.name == "mapping.yaml" and len(place.parts) > 1 else place)
             own, held = {file: rows[file]}, set(rows[file])
-            for home in file.parents[: len(place.parts)]:
+            for home in file.parents[: len(file.relative_to(path).parts)]:
                 near = [other for other in homes.get(home, []) if "mapping" not in rows[other]]
                 near = [other for other in near if not held & set(rows[other])]
                 own |= {other: rows[other] for other in near}
                 held |= {key for other in near for key in rows[other]}
-            result[name if len(paths) == 1 else str(path / name)] = own
+            result[_called(file, path, len(paths) > 1)] = own
     shared = {path: document for path, document in loose.items() if "mapping" not in document}
     result = {name: {**own, **shared} for name, own in result.items()}
-    return result | {str(path): {**shared, path: loose[path]} for path in loose if path not in shared}
+    result |= {str(path): {**shared, path: loose[path]} for path in loose if path not in shared}
+    return {**broken, **result}
+
+
+def _called(file: pathlib.Path, folder: pathlib.Path, whole: bool) -> str:
+    """What a mapping of a folder is called: its path there, of a `mapping.yaml` that of its folder."""
+    place = file.relative_to(folder)
+    name = place.parent if file.name == "mapping.yaml" and len(place.parts) > 1 else place
+    return str(folder / name if whole else name)
 
 
 def evaluate_timeloop(
@@ -217,19 +232,19 @@ def evaluate_timeloop(
         UserWarning: an energy or area table is missing, so that its figures are 0; something was passed over.
 
     Raises:
-        InputError: as `read_timeloop`; there is no mapping; a mapping breaks constraints that are given too.
+        InputError: as `read_timeloop`, where no mapping can be read; there is no mapping. One of several that cannot
+            be read, or that breaks constraints that are given too, is a row with its reason.
     """
     listed = ", ".join(str(path) for path in paths)
     began = time.perf_counter()
-    samples, told = [], {}
+    entries: list[Sample | Unread] = []
+    told: dict[str, list[str]] = {}
     for name, files in _mappings_of(paths).items():
-        given = _together(files)
-        if given.architecture is None or given.shape is None or given.mapping is None:
-            raise InputError(
-                "needs an architecture and a problem", file=name, item="mapping", remedy="give their files"
-            )
-        if given.constraints is not None:
-            _obey(given.mapping, given.constraints, given.architecture, ", ".join(map(str, files)))
+        try:
+            given, sample = _sample(name, files)
+        except InputError as error:
+            entries.append(Unread(name, error))
+            continue
         missing = [table for table in _TABLES if table not in given.tables]
         notes = list(given.notes)
         if missing:
@@ -237,9 +252,15 @@ def evaluate_timeloop(
             absent = f"there is no {' and no '.join(missing)}"
             notes.insert(0, f"{absent}: {figures} that the architecture does not state count as 0")
         for note in notes:
-            told.setdefault(note, []).append(given.architecture.name)
-        samples.append(Sample(name, given.architecture, given.shape, given.mapping))
-    if not samples:
+            told.setdefault(note, []).append(sample.architecture.name)
+        entries.append(sample)
+    unread = [entry for entry in entries if isinstance(entry, Unread)]
+    if unread and len(unread) == len(entries):
+        raise unread[0].error
+    if unread:
+        rest = f" and {len(unread) - 1:,} more" if len(unread) > 1 else ""
+        warnings.warn(f"{unread[0].error}{rest}: rows with `ok` false and the reason", stacklevel=2)
+    if not entries:
         raise InputError(
             "there is no mapping in these files", file=listed, remedy="give architecture, problem and mapping"
         )
@@ -247,8 +268,20 @@ def evaluate_timeloop(
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         warnings.warn(f"{names[0]}{more}: {note}", stacklevel=2)
     reading = time.perf_counter() - began
-    summary = report_samples(samples, out_path, links=links, first_fills=first_fills, float32=float32, explain=explain)
+    summary = report_samples(entries, out_path, links=links, first_fills=first_fills, float32=float32, explain=explain)
     return {**summary, "seconds": round(summary["seconds"] + reading, 3)}
+
+
+def _sample(name: str, files: _Files | InputError) -> tuple[TimeloopInput, Sample]:
+    """What the files of a mapping hold, and the mapping with its layer and machine; raises InputError."""
+    if isinstance(files, InputError):
+        raise files
+    given = _together(files)
+    if given.architecture is None or given.shape is None or given.mapping is None:
+        raise InputError("needs an architecture and a problem", file=name, item="mapping", remedy="give their files")
+    if given.constraints is not None:
+        _obey(given.mapping, given.constraints, given.architecture, ", ".join(map(str, files)))
+    return given, Sample(name, given.architecture, given.shape, given.mapping)
 
 
 def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, file: str) -> None:

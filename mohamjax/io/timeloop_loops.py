@@ -245,7 +245,7 @@ def read_mapping(
     order = np.tile(np.arange(d, dtype=np.int32), (levels, 1))
     spatial_order = np.tile(np.arange(d, dtype=np.int32), (2, levels, 1))
     keep = np.asarray(architecture.machine.keep).copy()
-    rows = list(_directives([(at / n, row) for n, row in enumerate(at.list(value))], architecture))
+    rows = list(_directives([(at.entry(n, row), row) for n, row in enumerate(at.list(value))], architecture))
     given: list[dict[int, int]] = []
     for here, row, level, kind in rows:
         given.append({})
@@ -273,8 +273,20 @@ def read_mapping(
         product = math.prod(int(n) for n in (*temporal[:, k], *spatial[:, :, k].flat))
         if product != bound:
             letter = "C" if depthwise and DIMS[k] == "G" else DIMS[k]
-            raise at.error(f"the factors of {letter} multiply to {product}, its bound is {bound}", "make them equal")
+            told = f"the factors of {letter} multiply to {product}{_told(k, temporal, spatial, architecture)}"
+            raise at.error(f"{told}, its bound is {bound}", "change one of them, or add one")
     return Mapping(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
+
+
+def _told(dim: int, temporal: np.ndarray, spatial: np.ndarray, architecture: Architecture) -> str:
+    """The factors of a dimension above 1 and their levels, innermost first, as in ` (4 at Buffer, 2 at DRAM)`."""
+    each = [
+        f"{factor} {kind}at {name}"
+        for i, name in enumerate(architecture.level_names)
+        for kind, factor in (("", temporal[i, dim]), ("along X ", spatial[0, i, dim]), ("along Y ", spatial[1, i, dim]))
+        if factor > 1
+    ]
+    return f" ({', '.join(each)})" if each else ""
 
 
 def read_constraints(

@@ -21,7 +21,14 @@ class At:
         self.file, self.item = file, item
 
     def __truediv__(self, part: object) -> At:
-        return At(self.file, f"{self.item}, {part}" if self.item else str(part))
+        told = f"entry {part} from 0" if isinstance(part, int) else str(part)
+        return At(self.file, f"{self.item}, {told}" if self.item else told)
+
+    def entry(self, number: int, row: object) -> At:
+        """A directive of a list, also named by what it says of itself."""
+        at = self / number
+        own = f"{row.get('type')} at {row.get('target')}" if isinstance(row, dict) and "target" in row else ""
+        return At(at.file, f"{at.item} ({own})") if own else at
 
     def error(self, message: str, remedy: str) -> InputError:
         """A complaint about this place."""

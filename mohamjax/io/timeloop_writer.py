@@ -15,7 +15,7 @@ import dataclasses
 import pathlib
 import re
 from collections import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsFloat
 
 import jax
@@ -260,6 +260,11 @@ over the levels of the area that it prints times their instances, and the MACs. 
 the off-chip memory itself; wires_pJ is the part of energy_pJ that the networks take.
 
 The other way: mohamjax evaluate mappings --timeloop FOLDER --links off
+
+The machines are no larger than needed: of `map` each buffer and array is just large enough for its one mapping, of
+designs for the layers of the chiplet. A mapping that you edit by hand so that a tile grows is therefore refused, here
+and by Timeloop. `mohamjax templates export NAME --out FULL` writes the template at its largest sizes: hand
+FULL/arch.yaml, FULL/ERT.yaml and FULL/ART.yaml with problem.yaml and your mapping.yaml to either program.
 """
 """What a folder of an export says of itself."""
 
@@ -271,10 +276,33 @@ class TimeloopExport:
     Attributes:
         written: Number of mappings, or of designs.
         skipped: Lines about mappings that Timeloop's files cannot say.
+        files: Number of files in all folders.
+        bytes: What they hold together.
     """
 
     written: int
     skipped: tuple[str, ...]
+    files: int = 0
+    bytes: int = 0
+
+
+class _Written:
+    """Counts what is written, and tells how far it is."""
+
+    def __init__(self, total: int, progress: Callable[[int, int], None] | None) -> None:
+        self.files = self.bytes = self._done = 0
+        self._total, self._progress = total, progress
+
+    def add(self, paths: Sequence[pathlib.Path]) -> None:
+        """Files that are written."""
+        self.files += len(paths)
+        self.bytes += sum(path.stat().st_size for path in paths)
+
+    def step(self) -> None:
+        """One more mapping or design is done."""
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, self._total)
 
 
 def _figures(samples: Sequence[Sample]) -> list[dict[str, float]]:
@@ -305,7 +333,13 @@ def _write_index(
     write_text(folder / "README.txt", ABOUT)
 
 
-def write_timeloop_mappings(folder: str | pathlib.Path, setup: Setup, tables: MappingTables) -> TimeloopExport:
+def write_timeloop_mappings(
+    folder: str | pathlib.Path,
+    setup: Setup,
+    tables: MappingTables,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> TimeloopExport:
     """Writes every mapping of Pareto tables on its own minimal hardware.
 
     `folder/index.csv` has a row per mapping: `network`, `layer` (the first of its kind), `template`, `folder`, which
@@ -316,6 +350,7 @@ def write_timeloop_mappings(folder: str | pathlib.Path, setup: Setup, tables: Ma
         folder: Where to; made if absent.
         setup: Networks of U unique layers, and hardware.
         tables: Their Pareto tables `[U, T, M, ...]`.
+        progress: called after every mapping with how many are done, and how many there are.
 
     Raises:
         InputError: a file cannot be written, or none of the mappings can be said in them.
@@ -335,6 +370,7 @@ def write_timeloop_mappings(folder: str | pathlib.Path, setup: Setup, tables: Ma
         machines = jax.device_get(jax.jit(over_templates)(arrays, exact, *sizes))
     number = len(host.count)
     rows, samples, skipped = [], [], []
+    written = _Written(int(np.sum(host.count)), progress)
     for u, unique in enumerate(application.unique_layers):
         owner = application.unique_of_layer.index(u)
         first = application.layers[owner]
@@ -343,6 +379,7 @@ def write_timeloop_mappings(folder: str | pathlib.Path, setup: Setup, tables: Ma
                 machine = jax.tree.map(lambda leaf, at=(m * number + u, t): leaf[at], machines)
                 nest = jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], host.mapping)
                 place = f"{u:03d}-{_safe(first.name)}/{template.name}-{m:02d}"
+                written.step()
                 architecture = template_architecture(template, machine)
                 try:
                     shape = padded_shape(unique.shape, nest)
@@ -350,16 +387,20 @@ def write_timeloop_mappings(folder: str | pathlib.Path, setup: Setup, tables: Ma
                 except InputError as error:
                     skipped.append(f"{place}: {error}")
                     continue
-                write_documents(folder / place, documents)
+                written.add(write_documents(folder / place, documents))
                 samples.append(Sample(place, architecture, shape, nest))
                 network = application.networks[application.network_of_layer[owner]].name
                 rows.append({"network": network, "layer": first.name, "template": template.name, "folder": place})
     _write_index(folder, rows, samples, skipped)
-    return TimeloopExport(len(rows), tuple(skipped))
+    return TimeloopExport(len(rows), tuple(skipped), written.files, written.bytes)
 
 
 def write_timeloop_designs(
-    folder: str | pathlib.Path, evaluated: Evaluated, names: Sequence[int | str] | None = None
+    folder: str | pathlib.Path,
+    evaluated: Evaluated,
+    names: Sequence[int | str] | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
 ) -> TimeloopExport:
     """Writes designs: the architecture of every chiplet, and problem and mapping of every layer that it runs.
 
@@ -372,6 +413,7 @@ def write_timeloop_designs(
         folder: Where to; made if absent.
         evaluated: The designs.
         names: Their `design_id`s; numbers from 0 by default.
+        progress: called after every design with how many are done, and how many there are.
 
     Returns:
         `written` counts designs.
@@ -383,6 +425,7 @@ def write_timeloop_designs(
     application, tables = evaluated.application, evaluated.tables
     rows, skipped, labels = [], [], set()
     samples: dict[str, Sample] = {}
+    written = _Written(len(evaluated), progress)
     for i, name in enumerate(range(len(evaluated)) if names is None else names):
         design: Design = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.designs)
         machines = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.reports.chiplets.machine)
@@ -400,7 +443,7 @@ def write_timeloop_designs(
             if tile not in known:
                 machine: Machine = jax.tree.map(lambda leaf, tile=tile: leaf[tile], machines)
                 known[tile] = template_architecture(template, machine)
-                write_documents(folder / home, _machine_documents(known[tile]))
+                written.add(write_documents(folder / home, _machine_documents(known[tile])))
             title = application.layers[layer].name
             if (tile, u, m) not in places:
                 nest = jax.tree.map(lambda leaf, at=(u, t, m): np.asarray(leaf)[at], tables.mapping)
@@ -413,10 +456,11 @@ def write_timeloop_designs(
                     places[tile, u, m] = None
                     continue
                 places[tile, u, m] = place
-                write_documents(folder / place, {key: parts[key] for key in ("problem", "mapping")})
+                written.add(write_documents(folder / place, {key: parts[key] for key in ("problem", "mapping")}))
                 samples[place] = Sample(place, known[tile], shape, nest)
             if places[tile, u, m] is not None:
                 row = {"design_id": name, "chiplet": numbers[tile], "network": application.networks[n].name}
                 rows.append({**row, "layer": title, "template": template.name, "folder": places[tile, u, m]})
+        written.step()
     _write_index(folder, rows, list(samples.values()), skipped)
-    return TimeloopExport(len(evaluated), tuple(skipped))
+    return TimeloopExport(len(evaluated), tuple(skipped), written.files, written.bytes)

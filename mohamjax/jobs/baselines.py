@@ -49,7 +49,7 @@ def _measure(points: jax.Array, problem: JobProblem, *, objectives: tuple[str, .
 
 
 def library_search(
-    method: str, problem: JobProblem, config: JobSearchConfig
+    method: str, problem: JobProblem, config: JobSearchConfig, target: float = -np.inf
 ) -> tuple[JobGenes, list[tuple[int, float]]]:
     """Searches one problem for one objective.
 
@@ -57,6 +57,7 @@ def library_search(
         method: of `LIBRARY_METHODS`.
         problem: the problem.
         config: sizes, one objective and the seed.
+        target: a value that nothing goes below: the population that reaches it, in single precision, is the last.
 
     Returns:
         Genes `[1, J]` of the best schedule, and (evaluations, best value) after every population.
@@ -79,4 +80,6 @@ def library_search(
         if found.min() < value:
             best, value = points[int(found.argmin())], float(found.min())
         history.append((config.population * (step + 1), value))
+        if value <= np.float32(target):
+            break
     return decode(jnp.asarray(best[None], jnp.float32), problem), history

@@ -119,6 +119,7 @@ def generational(
     problem: Problem,
     succession: Succession,
     sizes: tuple[int, int],
+    target: jax.Array | None = None,
 ) -> tuple[emo.Archive[JobGenes], jax.Array]:
     """A whole search. Not jitted; callers vmap.
 
@@ -133,9 +134,11 @@ def generational(
         problem: what is searched, for one objective.
         succession: static.
         sizes: P and G, static.
+        target: `[]`, as of `emo.loop.evolved`.
 
     Returns:
-        The best schedule of all generations as an archive of one slot, and the least value up to each `[G + 1, 1]`.
+        The best schedule of all generations as an archive of one slot, and the least value up to each `[G + 1, 1]`;
+        rows after the generation that reaches the target mean nothing.
     """
     size, generations = sizes
     first = problem.random(jax.random.split(jax.random.fold_in(key, 0), size), context)
@@ -149,19 +152,26 @@ def generational(
         best = jax.tree.map(lambda new, old: jnp.where(better, new[place], old), genes, best)
         return genes, values, best, jnp.where(better, values[place], least)
 
-    def generation(carried: Carried, number: jax.Array) -> tuple[Carried, jax.Array]:
-        genes, values, best, least = carried
+    least_there_is = -jnp.inf if target is None else target
+
+    def going(state: tuple[jax.Array, Carried, jax.Array]) -> jax.Array:
+        number, (*_, least), _ = state
+        return (number <= generations) & (least > least_there_is)
+
+    def generation(state: tuple[jax.Array, Carried, jax.Array]) -> tuple[jax.Array, Carried, jax.Array]:
+        number, (genes, values, best, least), history = state
         own = jax.random.fold_in(key, number)
         genes = succeed(own, genes, values, context, rates, problem=problem, succession=succession)
         carried = evaluated(genes, best, least)
-        return carried, carried[3]
+        return number + 1, carried, history.at[number].set(carried[3])
 
     begun = evaluated(first, take(first, 0), jnp.asarray(jnp.inf, context.duration.dtype))
-    (_, _, best, least), after = jax.lax.scan(generation, begun, jnp.arange(1, generations + 1))
+    history = jnp.full(generations + 1, begun[3])
+    _, (_, _, best, least), history = jax.lax.while_loop(going, generation, (jnp.int32(1), begun, history))
     archive = emo.Archive(
         genes=jax.tree.map(lambda leaf: leaf[None], best),
         objectives=least[None, None],
         valid=jnp.ones(1, bool),
         thinned=jnp.int32(0),
     )
-    return archive, jnp.concatenate([begun[3][None], after])[:, None]
+    return archive, history[:, None]

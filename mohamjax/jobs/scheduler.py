@@ -17,6 +17,7 @@ from mohamjax import emo
 from mohamjax.emo.loop import Problem, Sizes, evolved, island_keys
 from mohamjax.errors import InputError
 from mohamjax.jobs.baselines import LIBRARY_METHODS, library_search
+from mohamjax.jobs.bounds import job_bound
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.jobs.generational import PRINTED, RELEASED, TEXTBOOK, Succession, generational
 from mohamjax.jobs.genetic import (
@@ -51,7 +52,7 @@ class JobSchedule:
         method: its name.
         plan: accelerators and order.
         objectives: every one of `job_problem.OBJECTIVES`, in double precision.
-        evaluations: schedules evaluated to find it.
+        evaluations: schedules evaluated by its search.
         seconds: wall time, compile time included.
         history: (evaluations so far, best value of the first objective so far), in single precision.
     """
@@ -102,6 +103,30 @@ def seed_plans(table: JobTable) -> list[Plan]:
     return [run_heuristic(name, table) for name in SEEDS]
 
 
+def given_schedules(
+    table: JobTable, plans: dict[str, Plan], config: JobSearchConfig, goals: JobGoals | None = None
+) -> list[JobFront]:
+    """Schedules that are there already, each as what a method of its name has found, the best first.
+
+    Args:
+        table: the jobs.
+        plans: order and accelerators, by name.
+        config: its first objective is the one of the order.
+        goals: for the objectives that need them.
+    """
+    if not plans:
+        return []
+    began = time.perf_counter()
+    values = evaluate_plans(table, list(plans.values()), goals)
+    seconds = (time.perf_counter() - began) / len(plans)
+    first = config.objectives[0]
+    found = [
+        JobFront(name, (JobSchedule(name, plan, own, 1, seconds),))
+        for (name, plan), own in zip(plans.items(), values, strict=True)
+    ]
+    return sorted(found, key=lambda front: front.best.objectives[first])
+
+
 def evaluate_plans(table: JobTable, plans: Sequence[Plan], goals: JobGoals | None = None) -> list[dict[str, float]]:
     """Every objective of every plan, in double precision.
 
@@ -133,14 +158,19 @@ def _searched(
     sizes: Sizes,
     generations: int,
     succession: Succession | None = None,
+    target: jax.Array | None = None,
 ) -> tuple[emo.Archive[JobGenes], jax.Array]:
     """What `search_islands` returns, of islands with a key each."""
 
     def one(key: jax.Array, context: JobProblem, seeds: JobGenes | None) -> tuple[emo.Archive, jax.Array]:
         if succession is not None:
             both = sizes.population, generations
-            return generational(key, context, seeds, rates, problem=problem, succession=succession, sizes=both)
-        state, best = evolved(key, context, seeds, rates, problem=problem, sizes=sizes, generations=generations)
+            return generational(
+                key, context, seeds, rates, problem=problem, succession=succession, sizes=both, target=target
+            )
+        state, best = evolved(
+            key, context, seeds, rates, problem=problem, sizes=sizes, generations=generations, target=target
+        )
         return state.archive, best
 
     return jax.vmap(one, out_axes=(0, 1))(keys, context, seeds)
@@ -155,6 +185,7 @@ def search_islands(
     seeds: JobGenes | None = None,
     problem: Problem | None = None,
     succession: Succession | None = None,
+    target: float | None = None,
 ) -> tuple[emo.Archive, jax.Array]:
     """Searches I problems side by side; compiles once for all problems of the same sizes.
 
@@ -166,10 +197,12 @@ def search_islands(
         seeds: `[I, K, J]`, first individuals, or None.
         problem: what is searched and how; default `gsharp_problem`.
         succession: how children replace their parents, for one objective; None for the survival of the shared loop.
+        target: a least first objective that nothing goes below: an island that reaches it, in single precision, breeds
+            no more. None: all generations are bred.
 
     Returns:
         The archive `[I, ...]` of the best schedules, and the best value of every objective after each generation,
-        `[G + 1, I, M]`.
+        `[G + 1, I, M]`; rows after the one that reaches the target mean nothing.
     """
     chosen = gsharp_problem(config.objectives) if problem is None else problem
     archive = 2 if len(config.objectives) == 1 else config.archive
@@ -178,7 +211,7 @@ def search_islands(
     return _searched(
         island_keys(key, context.mask.shape[0]), context, seeds, traced,
         problem=chosen, sizes=Sizes(config.population, immigrants=0, archive=archive), generations=config.generations,
-        succession=succession,
+        succession=succession, target=None if target is None else jnp.float32(target),
     )  # fmt: skip
 
 
@@ -205,7 +238,7 @@ def _genetic(
     method: GeneticMethod,
     given: Sequence[Plan] = (),
 ) -> tuple[list[Plan], list[tuple[int, float]]]:
-    """Non-dominated plans of one search, seeds among them, and its history."""
+    """Non-dominated plans of one search, seeds among them, and its history up to the last generation that was bred."""
     jobs = padded_jobs(len(table.jobs))
     context = jax.tree.map(lambda leaf: leaf[None], goals.problem(table, jobs=jobs))
     plans = [*given, *(seed_plans(table) if method.seeded else ())][: config.population]
@@ -218,11 +251,23 @@ def _genetic(
         seeds=seeds,
         problem=method.make(config.objectives),
         succession=method.succession,
+        target=_target(table, config),
     )
     valid = np.asarray(archive.valid[0])
     found = _plans(take(archive.genes, (0, valid)), len(table.jobs))
     steps = [(config.population * (g + 1), float(v)) for g, v in enumerate(np.asarray(best)[:, 0, 0])]
-    return found + plans, steps
+    return found + plans, _until(steps, _target(table, config))
+
+
+def _target(table: JobTable, config: JobSearchConfig) -> float:
+    """What a search can stop at: the lower bound of the makespan, where that is its one objective."""
+    return job_bound(table).best if config.objectives == ("makespan",) else -np.inf
+
+
+def _until(steps: list[tuple[int, float]], target: float) -> list[tuple[int, float]]:
+    """A history up to the step that reaches a target, in single precision."""
+    last = next((i for i, (_, value) in enumerate(steps) if value <= np.float32(target)), len(steps))
+    return steps[: last + 1]
 
 
 GENETIC = {
@@ -342,6 +387,9 @@ def run_method(
 ) -> JobFront:
     """Schedules a table by one method.
 
+    A search for the least makespan ends with the generation that reaches the lower bound, in single precision, and
+    counts the evaluations up to it; the learning methods go on.
+
     Args:
         method: of `METHODS`. `gsharp` starts from the heuristics of `SEEDS`, `gsharp-unseeded` from random schedules;
             `gsharp-paper` has the paper's operators and rates alone and evenly drawn schedules; `gsharp-printed` and
@@ -367,13 +415,15 @@ def run_method(
     evaluations = config.evaluations
     if method in GENETIC:
         plans, history = _genetic(table, goals, config, GENETIC[method], given if method in STARTED else ())
+        evaluations = history[-1][0]
     elif method in HEURISTICS:
         plans, evaluations = [run_heuristic(method, table, config.seed)], 1
     elif method in LEARNING_METHODS:
         genes, history = learning_search(method, goals.problem(table, jobs=padded_jobs(len(table.jobs))), config)
         plans = _plans(genes, len(table.jobs))
     else:
-        genes, history = library_search(method, goals.problem(table), config)
+        genes, history = library_search(method, goals.problem(table), config, _target(table, config))
+        evaluations = history[-1][0]
         plans = _plans(genes, len(table.jobs))
     values = evaluate_plans(table, plans, goals)
     keep = emo.distinct_front(np.asarray([[row[name] for name in config.objectives] for row in values]))
