@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from mohamjax.dims import DIMS, LAYER_TYPES
 from mohamjax.workload.ensemble import Ensemble, Member, load_ensemble
 from mohamjax.workload.layer import TASKS, ApplicationModel, Layer, Network, UniqueLayer, WorkloadShape
-from mohamjax.workload.scenario import DEPTHWISE, SCENARIOS, VARIANTS, as_released, load_scenario, packaged_networks
+from mohamjax.workload.scenario import (
+    DEPTHWISE,
+    SCENARIOS,
+    VARIANTS,
+    as_released,
+    load_scenario,
+    networks_by_scenario,
+    packaged_names,
+    packaged_networks,
+)
 
 if TYPE_CHECKING:
     from mohamjax.workload.importer import LAYER_COLUMNS, layer_rows, read_network
@@ -35,6 +44,8 @@ __all__ = [
     "layer_rows",
     "load_ensemble",
     "load_scenario",
+    "networks_by_scenario",
+    "packaged_names",
     "packaged_networks",
     "read_network",
 ]
