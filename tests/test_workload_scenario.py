@@ -264,7 +264,9 @@ def rebatched(path, batch, folder):
     del proto.graph.value_info[:]
     places = {"Reshape": 1, "Expand": 1, "Resize": 3}
     shapes = {n.input[places[n.op_type]] for n in proto.graph.node if len(n.input) > places.get(n.op_type, 99)}
-    constants = [a.t for n in proto.graph.node if n.op_type == "Constant" and n.output[0] in shapes for a in n.attribute]
+    constants = [
+        a.t for n in proto.graph.node if n.op_type == "Constant" and n.output[0] in shapes for a in n.attribute
+    ]
     for tensor in [*constants, *(t for t in proto.graph.initializer if t.name in shapes)]:
         sizes = onnx.numpy_helper.to_array(tensor).copy()
         if sizes.size > 1 and sizes[0] == 1:
@@ -299,7 +301,7 @@ def test_packaged_networks_stand_beside_scenarios_and_files(nets):
     assert (camera.name, camera.task, camera.layers) == ("camera", "vision", application.networks[0].layers)
     (nets / "resnet50").write_bytes(file.read_bytes())
     assert len(load_scenario(mine, batch=1).networks[0].layers) == 1
-    with pytest.raises(InputError, match="no file 'resnet5'.*resnet50"):
+    with pytest.raises(InputError, match=r"no file 'resnet5'.*resnet50"):
         load_scenario(write(nets, "networks: [{file: resnet5}]\n"))
 
 

@@ -66,5 +66,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         rows.append([network.name, str(len(network.layers)), str(unique), f"{network.macs / 1e9:.4f}", listed])
     print(fitted(rows))
     if not named:
-        print("\n" + fitted([["scenario", "networks"], *([k, ", ".join(v)] for k, v in networks_by_scenario().items())]))
+        print(
+            "\n" + fitted([["scenario", "networks"], *([k, ", ".join(v)] for k, v in networks_by_scenario().items())])
+        )
     return 0

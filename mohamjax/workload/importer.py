@@ -193,7 +193,8 @@ def _input_tensors(
     """Shapes of the graph's inputs: the user's, then the file's with its symbolic sizes bound.
 
     Returns:
-        Tensors by name, and whether the layers are those of one sample, where a batch is asked for and none is symbolic.
+        Tensors by name; and whether the layers are those of one sample, where a batch is asked for and none is
+        symbolic.
     """
     infos = {info.name: info for info in graph.input}
     used = set(walk.plan.outputs).union(*(node.needs for node in walk.plan.nodes))

@@ -314,7 +314,7 @@ def _named(text: str) -> tuple[str, list[_Entry]]:
         "there is no such scenario or file",
         item=repr(text),
         remedy=(f"did you mean {near[0]}? or " if near else "")
-        + f"give a scenario ({', '.join(_NAMES)}), a packaged network ({', '.join(networks)}), a YAML file or ONNX files",
+        + f"give a scenario ({', '.join(_NAMES)}), a packaged network ({', '.join(networks)}), a YAML or an ONNX file",
     )
 
 
