@@ -8,7 +8,8 @@ The main functions, each with an example in its docstring (`import mohamjax as m
   `decode_design` makes one of any point of the unit cube, for an optimiser of your own;
 - what if the hardware were another: `what_if` evaluates designs on a grid of variants, `sensitivities` says what each
   number does, `uncertainty` how sure a front is;
-- `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
+- `search` finds the front, `decide` chooses from it, `timetable` lists the schedule of one design, and `write_results`
+  makes a results folder of it, for the command line; `codesign` finds one accelerator for a set of networks (UNICO);
 - what files hold: `read_designs`, `read_schedules`; very many of them: `evaluate_files`, `write_designs`;
 - schedules alone: `simulate`, `schedule_jobs`;
 - `use_cache` keeps compiled programs on disk; `over_devices` spreads a function of a batch over devices;
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mohamjax.api import schedule_jobs as schedule_jobs
     from mohamjax.api import search as search
     from mohamjax.api import write_designs as write_designs
+    from mohamjax.api import write_results as write_results
     from mohamjax.hardware import Memory as Memory
     from mohamjax.hardware import PackageParameters as Package
     from mohamjax.io.batch import evaluate_files as evaluate_files
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from mohamjax.runtime.devices import over_devices as over_devices
     from mohamjax.runtime.programs import use_cache as use_cache
     from mohamjax.schedule import simulate as simulate
+    from mohamjax.schedule import timetable as timetable
     from mohamjax.schedule.own_measures import Limit as Limit
     from mohamjax.schedule.own_measures import Objective as Objective
     from mohamjax.search.sampling import sample_designs as sample_designs
@@ -86,10 +89,12 @@ __all__ = [
     "search",
     "sensitivities",
     "simulate",
+    "timetable",
     "uncertainty",
     "use_cache",
     "what_if",
     "write_designs",
+    "write_results",
 ]
 
 _HOMES = {
@@ -118,10 +123,12 @@ _HOMES = {
     "search": "api",
     "sensitivities": "whatif.study",
     "simulate": "schedule",
+    "timetable": "schedule",
     "uncertainty": "whatif.study",
     "use_cache": "runtime.programs",
     "what_if": "whatif.study",
     "write_designs": "api",
+    "write_results": "api",
 }
 """Where each function is, `module` or `module:name`. `emo` is a package, and `search` a package and a function."""
 

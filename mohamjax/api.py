@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+from collections import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,10 +25,10 @@ from mohamjax.hardware import (
 from mohamjax.io import designs as design_files
 from mohamjax.io.checkpoint import CheckpointFile
 from mohamjax.io.design_arrays import write_design_arrays
-from mohamjax.io.files import check_format, read_json
+from mohamjax.io.files import check_format, locked_folder, prepare_folder, read_json
 from mohamjax.io.formats import DESIGNS_FORMAT, FLUID_FORMAT, JOB_TABLE_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.mapping_cache import MappingCache, mapping_cache
-from mohamjax.io.results import front_rows
+from mohamjax.io.results import front_rows, write_search
 from mohamjax.io.results_reader import read_results
 from mohamjax.io.schedules import ScheduleFile, read_job_table, schedule_arrays
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
@@ -48,9 +49,9 @@ from mohamjax.problem.design_problem import DesignProblem, search_keys
 from mohamjax.problem.space import DesignSpace
 from mohamjax.progress import ProgressLines
 from mohamjax.reader import as_given
-from mohamjax.runtime.devices import DevicesLike, chosen_devices
+from mohamjax.runtime.devices import DevicesLike, chosen_devices, is_first
 from mohamjax.runtime.struct import cast, shown_briefly
-from mohamjax.schedule import Design, DesignFile, SizedDesign
+from mohamjax.schedule import Design, DesignFile, SizedDesign, told_of_little_use
 from mohamjax.schedule.decision import Decision
 from mohamjax.schedule.decision import decide as decide_rows
 from mohamjax.schedule.design import padded
@@ -258,9 +259,55 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
         True
     """
     if isinstance(front, SearchResult):
-        return decide_rows(front_rows(front.front), target)
+        return decide_rows(front_rows(front.front), target, front.certificate)
+    if not isinstance(front, str | os.PathLike):
+        raise InputError(
+            f"is of the type {type(front).__name__}",
+            argument="front",
+            remedy="give what mj.search returned, or the path of its results folder",
+        )
     results = read_results(os.fspath(front))
     return decide_rows(results.front, target, results.certificate)
+
+
+def write_results(
+    folder: str | os.PathLike[str],
+    result: SearchResult,
+    *,
+    figures: bool = True,
+    bulk: bool = False,
+    inputs: abc.Mapping[str, object] | None = None,
+) -> None:
+    """Writes the results folder of a search, as `mohamjax search` does: all but the checkpoint.
+
+    `mohamjax report`, `decide`, `plot` and `evaluate designs FOLDER/designs.json --explain` take the folder.
+
+    Args:
+        folder: created; files of an earlier search in it are replaced.
+        result: what `search` returned.
+        figures: draw them.
+        bulk: also write the front as arrays, `designs.npz`.
+        inputs: what you want to find again in `config.yaml` of how the problem was made; plain data.
+
+    Raises:
+        InputError: the folder cannot be written, or another search is writing to it.
+
+    Examples:
+        >>> mj.write_results("results/toy", result, figures=False)  # what mj.search returned
+        >>> mj.decide("results/toy", "area<=100mm2").recommended == mj.decide(result, "area<=100mm2").recommended
+        True
+    """
+    out = prepare_folder(os.fspath(folder), "folder")
+    with locked_folder(out):
+        write_search(out, result, inputs or {}, bulk=bulk)
+        if figures:
+            from mohamjax.figures import plot_evaluated  # matplotlib, which nothing else here needs
+
+            config = result.config
+            title = f"{config['scenario']}, budget {config['budget']}, seed {config['seed']}"
+            plot_evaluated(
+                result.front, out / "figures", title=title, history=result.history, certificate=result.certificate
+            )
 
 
 def schedule_jobs(
@@ -453,7 +500,8 @@ def search(
         budget: `tiny`, `small` or `paper`; default `small`, and `paper` with the preset `moham`.
         seed: of all randomness: the same problem, settings and seed give the same front.
         preset: `default`, `layers`, `moham` or `paper`, see `Settings.preset`; the package stays the problem's.
-        progress: write lines on standard error that say how far it is, at most one in two seconds for each step.
+        progress: write lines on standard error that say how far it is, at most one in two seconds for each step, and at
+            the end which layers use little of their chiplet in every design.
         listener: an object of your own that is told how the search goes (`search.Listener`), instead of `progress`.
         designs: `designs/1` or `schedule/1` file whose designs are evaluated first.
         checkpoint: npz file that is written every half a minute and at the end.
@@ -468,7 +516,8 @@ def search(
 
     Returns:
         The result: `.front.objectives` `[n, M]` float64 by the first of them upward, `.front.designs`, `.history` (a
-        row per generation), `.tables`; with the preset `moham` `.archive` beside the front.
+        row per generation), `.tables`; with the preset `moham` `.archive` beside the front. A search for one number
+        (`objective="product"`) gives a front by the first objective too: `.best` is the row that has least of it.
 
     Raises:
         InputError: an unknown setting or one that the problem decides, tables of another problem, a checkpoint of
@@ -493,10 +542,11 @@ def search(
     if progress and listener is not None:
         raise InputError("goes with no listener", argument="progress", remedy="give one of the two")
     read = functools.partial(design_files.read_designs, technology=problem.technology)
-    return Search(
+    lines = ProgressLines()
+    result = Search(
         problem,
         chosen,
-        listener=ProgressLines() if progress else listener,
+        listener=lines if progress else listener,
         designs=None if designs is None else as_given(designs, "designs", DesignFile, read),
         tables=tables,
         cache=_store(cache) if tables is None else None,
@@ -504,6 +554,9 @@ def search(
         resume=resume,
         devices=devices,
     ).run()
+    if progress and is_first(chosen_devices(devices)) and (idle := told_of_little_use(result.front)):
+        lines.line(idle)
+    return result
 
 
 def codesign(

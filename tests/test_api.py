@@ -17,12 +17,15 @@ from small_search import small_network
 
 import mohamjax as mj
 from mohamjax import api
+from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
+from mohamjax.mapping import REASONS, told_reason
 from mohamjax.problem import Requirements
 from mohamjax.runtime import kept_programs as exported
 from mohamjax.runtime.struct import Rows, stack, take
+from mohamjax.schedule import told_of_little_use
 from mohamjax.search import Search, Settings
 from mohamjax.search.listener import Silent
 from mohamjax.search.settings import changed
@@ -90,7 +93,8 @@ def files(tmp_path_factory, result):
 EXAMPLES = [
     "load_scenario", "load_onnx", "DesignProblem", "DesignProblem.arrays", "Package", "Memory", "map_layers",
     "sample_mappings", "sample_designs", "evaluate", "report", "search", "evaluate_mappings", "simulate",
-    "read_designs", "read_schedules", "evaluate_files", "write_designs", "decide", "schedule_jobs",
+    "read_designs", "read_schedules", "evaluate_files", "write_designs", "write_results", "timetable", "decide",
+    "schedule_jobs",
     "codesign",
     "emo.non_dominated_rank", "emo.crowding_distance", "emo.hypervolume", "emo.NSGA2", "emo.evolve",
     "decode_design", "design_dimensions", "what_if", "sensitivities", "uncertainty", "use_cache", "over_devices",
@@ -106,10 +110,10 @@ def documented(name):
 
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.slow] * (x == "codesign")) for x in EXAMPLES])
-def test_every_public_name_has_an_example_that_runs(name, problem, tables, space, designs, files, monkeypatch):
+def test_every_public_name_has_an_example_that_runs(name, problem, tables, space, designs, result, files, monkeypatch):
     thing = documented(name)
     globs = {"mj": mj, "jax": jax, "jnp": jnp, "problem": problem, "tables": tables, "space": space}
-    globs |= {"designs": designs, "take": take, "stack": stack}
+    globs |= {"designs": designs, "result": result, "take": take, "stack": stack}
     globs[name.split(".")[-1]] = thing
     globs |= {"PackageParameters": mj.Package}
     text = inspect.getdoc(thing)
@@ -384,6 +388,13 @@ def test_factors_that_do_not_fit_the_layer_are_told(problem, tables):
     wrong = dataclasses.replace(nest, temporal=nest.temporal * 2)
     costs = mj.evaluate_mappings(wrong, problem.application.unique_layers[0], problem.templates[0])
     assert not costs.valid and costs.reason == -1
+    assert told_reason(costs.reason).startswith("the factors of a dimension multiply neither")
+    sentences = [told_reason(code) for code in range(len(REASONS))]
+    assert len(set(sentences)) == len(REASONS) and sentences[0] == "valid"
+    both = sentences[REASONS.index("capacity+instances")]
+    assert both == f"{sentences[REASONS.index('capacity')]}, and {sentences[REASONS.index('instances')]}"
+    with pytest.raises(ValueError, match="from -1 to 11"):
+        told_reason(12)
 
 
 def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space):
@@ -589,6 +600,61 @@ def test_search_takes_the_tables_as_they_are(problem, tables, space, result, mon
     same(result, again)
     objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(again.front.designs, space)
     np.testing.assert_allclose(objectives, again.front.objectives, rtol=1e-4)
+
+
+def test_a_results_folder_of_python_is_that_of_the_command_line(problem, tables, result, tmp_path, capsys):
+    """The verbs take it, and its files are those that `mohamjax search` writes."""
+    out = tmp_path / "out"
+    mj.write_results(out, result, bulk=True, inputs={"why": "a test"})
+    names = {"front.csv", "designs.json", "history.csv", "config.yaml", "bounds.json", "designs.npz", "figures"}
+    assert {path.name for path in out.iterdir() if path.name != ".lock"} == names
+    assert any(path.suffix == ".png" for path in (out / "figures").iterdir())
+    limit = f"area<={result.front.objectives[:, 2].max()}mm2"
+    assert mj.decide(out, limit).recommended == mj.decide(result, limit).recommended
+    assert main(["evaluate", "designs", str(out / "designs.json"), "--explain", "0"]) == 0
+    assert "design 0" in capsys.readouterr().out
+    assert main(["evaluate", "designs", str(out / "designs.npz"), "--explain"]) == 2
+    assert "mj.write_results" in capsys.readouterr().err
+    with pytest.raises(InputError, match="argument `folder`"):
+        mj.write_results(out / "front.csv", result)
+
+
+def test_the_schedule_of_a_design_is_a_table(problem, result):
+    rows = mj.timetable(result.front, 0)
+    assert {(row["network"], row["layer"]) for row in rows} == {("net", "stem"), ("net", "head")}
+    assert [row["layer"] for row in rows] == ["stem", "head"] and rows[0]["end_s"] <= rows[1]["start_s"]
+    latency, energy, _ = result.front.objectives[0]
+    assert rows[-1]["end_s"] == pytest.approx(latency)
+    assert sum(row["energy_J"] for row in rows) == pytest.approx(energy)
+    known = {template.name for template in problem.templates}
+    assert all(row["template"] in known and row["offchip_bytes"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize(("objective", "exponents"), [("product", (1, 2, 0.5)), ("area", (0, 0, 1))])
+def test_the_best_design_has_least_of_what_was_minimised(problem, tables, objective, exponents):
+    more = {"weights": exponents} if objective == "product" else {}
+    found = mj.search(problem, tables, budget="tiny", seed=0, **TINY, objective=objective, **more)
+    number = np.prod(found.front.objectives**exponents, axis=1)
+    assert number[found.best] == number.min() < number.max()
+
+
+def test_a_front_has_no_best_design(result):
+    with pytest.raises(InputError, match=r"argument `objective`.*no design is the best"):
+        _ = result.best
+
+
+@pytest.mark.parametrize("front", [np.ones((3, 3)), None, [1.0, 2.0]])
+def test_a_decision_takes_a_result_or_its_folder(front):
+    with pytest.raises(InputError, match=r"argument `front`: .*give what mj\.search returned"):
+        mj.decide(front, "latency<=1s")
+
+
+def test_a_search_tells_which_layers_use_little(problem, tables, capsys):
+    """As the command line does; here the fully connected layer keeps few of the MACs busy."""
+    found = mj.search(problem, tables, budget="tiny", seed=0, **TINY, progress=True)
+    line = told_of_little_use(found.front)
+    assert line.startswith("1 layer below 5% of the MACs of the chiplet in every design: net/")
+    assert line in capsys.readouterr().err.splitlines()
 
 
 def test_a_search_tells_how_far_it_is(problem, tables, result, capsys):

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,6 +109,24 @@ def test_what_the_nearest_design_misses_is_told_in_the_unit_of_the_target():
     decision = decide([row(0, 0.05, 1.0, 30.0), row(1, 0.04, 1.0, 90.0)], "latency<=33ms,area<=40mm2")
     assert decision.nearest == 0 and decision.named == {}
     assert decide([row(0, 0.05, 1.0, 30.0)], "latency<=33ms,area<=40mm2").missed == "latency<=33ms (it reaches 50 ms)"
+
+
+def test_a_decision_prints_as_sentences():
+    rows = [row(0, 0.0049806005000000006, 1.0, 10.0), row(1, 0.0029, np.float64(0.3) * 3, 30.3)]
+    decision = decide(rows, "latency<=5s")
+    assert [type(step.gain) for step in decision.steps] == [float, float]
+    assert repr(decision.steps[1]) == "Step(of='energy', row=1, gain=0.1, area_mm2=20.3)"
+    assert str(decision).splitlines() == [
+        "2 of 2 designs keep latency<=5s",
+        "smallest: design 0, 0.004981 s, 1 J, 10 mm^2",
+        "most frugal: design 1, 0.0029 s, 0.9 J, 30.3 mm^2",
+        "fastest: design 1, 0.0029 s, 0.9 J, 30.3 mm^2",
+        "one step further: design 1 has 42% less latency for 20.3 mm^2 more",
+        "one step further: design 1 has 10% less energy for 20.3 mm^2 more",
+    ]
+    assert str(decide(rows, "latency<=1ms")) == (
+        "no design keeps latency<=1ms; design 1 comes nearest and misses latency<=1ms (it reaches 2.9 ms)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from mohamjax.search.listener import Silent
 from mohamjax.search.plan_operators import sample_plan
 from mohamjax.search.plans import THRIFT, decode
 from mohamjax.workload import ApplicationModel, Ensemble, Member, load_ensemble, load_scenario
-from mohamjax.workload.ensemble import with_batch
+from mohamjax.workload.layer import with_batch
 
 # ---------------------------------------------------------------- files
 

@@ -851,11 +851,23 @@ def test_user_shapes_bind_symbols_of_other_inputs(tmp_path):
     assert warnings == []
 
 
-def test_batch_without_a_symbolic_batch_warns(tmp_path):
-    proto = model([node("MatMul", "x w", "y")], [info("x", (1, 4))], ["y"], [weight("w", (4, 5))])
+def test_a_batch_multiplies_the_layers_of_a_graph_of_one_sample(tmp_path):
+    nodes = [node("MatMul", "x w", "a"), node("Transpose", "a", "t", perm=[0, 2, 1]), node("MatMul", "a t", "y")]
+    proto = model(nodes, [info("x", (1, 6, 4)), info("unused", (9, 4))], ["y"], [weight("w", (4, 5))])
     network, warnings = read(tmp_path, proto, batch=4)
-    assert network.layers[0].shape.N == 1
-    assert len(warnings) == 1 and "no effect" in warnings[0]
+    assert warnings == []
+    assert brief(network) == [("fc", {"N": 24, "C": 4, "K": 5}), ("bmm", {"G": 4, "N": 6, "C": 5, "K": 6})]
+    network, warnings = read(tmp_path, proto, batch=4, shapes={"x": (4, 6, 4)})  # the user's shape has the batch
+    assert warnings == []
+    assert brief(network) == [("fc", {"N": 24, "C": 4, "K": 5}), ("bmm", {"G": 4, "N": 6, "C": 5, "K": 6})]
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_batch_of_a_graph_of_several_samples_warns(tmp_path, batch):
+    proto = model([node("MatMul", "x w", "y")], [info("x", (8, 4))], ["y"], [weight("w", (4, 5))])
+    network, warnings = read(tmp_path, proto, batch=batch)
+    assert network.layers[0].shape.N == 8
+    assert len(warnings) == 1 and f"a batch of {batch} has no effect: the first axis of input 'x' is" in warnings[0]
 
 
 def test_unused_inputs_need_no_shape(tmp_path):

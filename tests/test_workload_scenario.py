@@ -3,8 +3,10 @@
 import errno
 import itertools
 import os
+import pathlib
 from unittest.mock import Mock
 
+import onnx
 import pytest
 import yaml
 from workload_models import info, model, node, save, weight
@@ -13,7 +15,7 @@ from mohamjax import cli
 from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageForm
-from mohamjax.workload import load_scenario
+from mohamjax.workload import load_scenario, networks_by_scenario, packaged_names
 from mohamjax.workload.scenario import _ALIASES, _DATA, _OF_PACKAGES, SCENARIOS, VARIANTS, is_packaged
 
 
@@ -207,8 +209,9 @@ def test_requirements_beside_a_scenario_are_no_second_scenario(nets):
         ("absent.yaml", "no such file"),
         ("absent.onnx", "no such file"),
         ([], "no scenario"),
-        (["mobile", "edge"], "several scenarios"),
-        (["a.yaml", "b.onnx"], "several scenarios"),
+        (["mobile", "nothing-like-it"], "no such scenario or file.*data-center.*resnet50"),
+        (["a.yaml", "b.onnx"], "no such file"),
+        ("resnet5", "did you mean resnet50"),
         (["a.onnx", "b.onnx"], "no such file"),
     ],
 )
@@ -251,7 +254,66 @@ def test_unet_stands_where_the_table_or_the_release_has_it():
     assert released[1].macs / 1e9 == pytest.approx(157.39, rel=2e-3)
 
 
+def rebatched(path, batch, folder):
+    """The file with its first axes, and the shapes that it states, for `batch` samples instead of one."""
+    proto = onnx.load(path, load_external_data=False)
+    for given in proto.graph.input:
+        given.type.tensor_type.shape.dim[0].dim_value = batch
+    for given in proto.graph.output:
+        given.type.tensor_type.ClearField("shape")
+    del proto.graph.value_info[:]
+    places = {"Reshape": 1, "Expand": 1, "Resize": 3}
+    shapes = {n.input[places[n.op_type]] for n in proto.graph.node if len(n.input) > places.get(n.op_type, 99)}
+    constants = [
+        a.t for n in proto.graph.node if n.op_type == "Constant" and n.output[0] in shapes for a in n.attribute
+    ]
+    for tensor in [*constants, *(t for t in proto.graph.initializer if t.name in shapes)]:
+        sizes = onnx.numpy_helper.to_array(tensor).copy()
+        if sizes.size > 1 and sizes[0] == 1:
+            sizes[0] = batch
+            tensor.CopyFrom(onnx.numpy_helper.from_array(sizes, tensor.name))
+    out = folder / path.name
+    onnx.save(proto, out)
+    return out
+
+
+@pytest.mark.parametrize("name", packaged_names())
+def test_the_batch_of_a_packaged_network_is_that_of_a_graph_of_so_many_samples(tmp_path, name):
+    """Each graph is for one sample; what `batch` makes of it is what the same graph says, exported for four."""
+    (network,) = load_scenario(name, batch=4, warn=pytest.fail).networks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)  # a file of that name wins
+        other = rebatched(pathlib.Path(network.source), 4, tmp_path)
+        (exported,) = load_scenario(other.rename(name), warn=pytest.fail).networks
+    assert exported.source == name and network.source != name
+    assert [layer.shape for layer in network.layers] == [layer.shape for layer in exported.layers]
+
+
+def test_packaged_networks_stand_beside_scenarios_and_files(nets):
+    file = nets / "nets/a.onnx"
+    application = load_scenario(["resnet50", "mobile", file, "ResNet50"], batch=2, warn=pytest.fail)
+    names = [network.name for network in application.networks]
+    assert names == ["resnet50", *networks_by_scenario()["mobile"], "a", "resnet50#2"]
+    assert application.name == "resnet50+mobile+a+resnet50"
+    assert application.networks[0].task == "vision" and application.networks[0].layers[0].shape.N == 2
+    mine = write(nets, "networks: [{file: resnet50, name: camera, batch: 2}, nets/a.onnx]\n")
+    camera = load_scenario(mine, batch=1, warn=pytest.fail).networks[0]
+    assert (camera.name, camera.task, camera.layers) == ("camera", "vision", application.networks[0].layers)
+    (nets / "resnet50").write_bytes(file.read_bytes())
+    assert len(load_scenario(mine, batch=1).networks[0].layers) == 1
+    with pytest.raises(InputError, match=r"no file 'resnet5'.*resnet50"):
+        load_scenario(write(nets, "networks: [{file: resnet5}]\n"))
+
+
+def test_the_packaged_ones_are_listed(capsys):
+    assert main(["workload"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in (*SCENARIOS, *VARIANTS, *packaged_names()))
+    assert main(["workload", "--csv", "-"]) == 2
+    assert "--csv: is for networks that are named; name one" in capsys.readouterr().err
+
+
 def test_packaged_names_are_those_that_load():
-    names = (*SCENARIOS, *VARIANTS, *_ALIASES)
+    names = (*SCENARIOS, *VARIANTS, *_ALIASES, *packaged_names())
     assert all(is_packaged(text) and is_packaged(text.upper()) for text in names)
     assert not any(map(is_packaged, ("", "edge.yaml", "./edge", "e", "data center")))

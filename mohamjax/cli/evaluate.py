@@ -327,9 +327,11 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     if is_batch(arguments.file, arguments.out) or arguments.resume:
         what_if.refuse_beside(arguments)
+        remedy = "name a designs.json; mj.write_results writes one of what a search in Python found"
+        refuse("is for one JSON file", remedy, explain=arguments.explain is not None)
         single = ("json", "trace", "timeloop", "periods", "periods_out", "design")
         own = {name: getattr(arguments, name) for name in single}
-        return _evaluate_batch(arguments, terminal, explain=arguments.explain is not None, **own)
+        return _evaluate_batch(arguments, terminal, **own)
     _one_file(arguments)
     if arguments.explain is None:
         refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)

@@ -208,7 +208,7 @@ def names(text: str) -> tuple[str, ...]:
 
 def add_workload(parser: Arguments) -> None:
     """Adds how networks are read."""
-    parser.add_argument("--batch", type=positive, help="size of a symbolic batch dimension (default 1)")
+    parser.add_argument("--batch", type=positive, help="samples of every network that run at once (default 1)")
     parser.add_argument(
         "--shape",
         type=shape,

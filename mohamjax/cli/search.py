@@ -406,15 +406,15 @@ def _searched(
     figures: FigureProcess | None,
 ) -> int:
     """Runs the search, writes its folder, and prints a summary."""
-    from mohamjax.io import front_rows, write_front_arrays, write_results
+    from mohamjax.io import front_rows
     from mohamjax.io.files import version_of
+    from mohamjax.io.results import write_search
     from mohamjax.runtime.devices import is_first
-    from mohamjax.schedule import LOW, certify, landmarks, layer_use, layers_of_little_use
+    from mohamjax.schedule import landmarks, told_of_little_use
     from mohamjax.schedule.decision import decide
-    from mohamjax.schedule.measures import DEFAULT
 
     began, settings = time.perf_counter(), search.settings
-    application, most = search.problem.application, search.problem.max_chiplets
+    application = search.problem.application
     before = version_of(folder / "front.csv")
     try:
         result = search.run()
@@ -423,19 +423,11 @@ def _searched(
         title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
         if figures is not None:
             figures.draw(result.front, title=title, history=result.history)
-        bounds = result.front.bounds(most)
-        config = {**result.config, "inputs": inputs}
-        certificate = None
-        if result.front.measures == DEFAULT:
-            limits = result.front.front_bounds(most)
-            box = config["ideal_point"], config["reference_point"]
-            certificate = certify(limits, result.front.reports.objectives, *box)
+        bounds, certificate = result.bounds, result.certificate
         if figures is not None:
             figures.certify(certificate)
         try:
-            write_results(folder, result.front, result.history, config, bounds, certificate, result.archive)
-            if arguments.bulk:
-                write_front_arrays(folder / "designs.npz", result.front, str(config.get("scenario", "")))
+            write_search(folder, result, inputs, bulk=arguments.bulk)
         except InputError as error:
             _print_front(arguments, result.front)
             remedy = "the front is printed instead"
@@ -466,15 +458,11 @@ def _searched(
     early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
     terminal.line(f"results in {folder}{early if result.interrupted else ''}")
     front = result.front
-    use = layer_use(application, front.tables, front.designs, front.reports)
-    idle = layers_of_little_use(application, use)
-    if idle:
-        few = f"{', '.join(idle[:3])}{', ...' if len(idle) > 3 else ''}"
-        terminal.line(
-            f"{plural(len(idle), 'layer')} below {LOW:.0%} of the MACs of the chiplet in every design: {few}; "
-            "`mohamjax evaluate designs --explain` tells more"
-        )
-    roles = landmarks(result.front.objectives, result.front.measures, result.front.offsets)
+    if idle := told_of_little_use(front):
+        terminal.line(idle)
+    one = settings.moham.objective
+    roles = {} if one == "front" else {f"least {one}": result.best}
+    roles |= landmarks(result.front.objectives, result.front.measures, result.front.offsets)
     if arguments.json:
         summary = _summary(result, application, settings, roles, folder, timings)
         # Of the front as it is written: refitted, and evaluated in double precision.

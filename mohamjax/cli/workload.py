@@ -16,7 +16,11 @@ from mohamjax.errors import InputError
 def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("workload", help="print the layers of networks")
-    parser.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
+    parser.add_argument(
+        "workload",
+        nargs="*",
+        help="ONNX files, scenarios or packaged networks by name, or a scenario YAML; without any, the packaged ones",
+    )
     parser.add_argument("--csv", metavar="FILE", help="the layers of one network as CSV; - for standard output")
     options.add_workload(parser)
     options.add_common(parser, "same as --csv")
@@ -27,9 +31,17 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     import csv
     import io
 
-    from mohamjax.workload import LAYER_COLUMNS, layer_rows
+    from mohamjax.workload import LAYER_COLUMNS, layer_rows, networks_by_scenario, packaged_networks
 
-    application = application_of(arguments)
+    named = bool(arguments.workload)
+    if not named:
+        refuse(
+            "is for networks that are named",
+            "name one, such as resnet50",
+            csv=arguments.csv, out=arguments.out, batch=arguments.batch, shape=arguments.shape,
+            skip_unknown=arguments.skip_unknown, depthwise=arguments.depthwise,
+        )  # fmt: skip
+    application = application_of(arguments) if named else packaged_networks()
     if arguments.csv:
         refuse("is the same as --csv", "give one of the two", out=arguments.out)
     target = arguments.csv or arguments.out
@@ -53,4 +65,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         listed = ", ".join(f"{n} {t}" for t, n in sorted(types.items()))
         rows.append([network.name, str(len(network.layers)), str(unique), f"{network.macs / 1e9:.4f}", listed])
     print(fitted(rows))
+    if not named:
+        print(
+            "\n" + fitted([["scenario", "networks"], *([k, ", ".join(v)] for k, v in networks_by_scenario().items())])
+        )
     return 0

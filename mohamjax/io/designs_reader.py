@@ -35,6 +35,7 @@ from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
 from mohamjax.schedule.setup import Setup
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
+from mohamjax.workload.scenario import named_beside
 
 _LONGEST_IDENTIFIER = 200
 
@@ -256,7 +257,7 @@ def _imported(form: SchedulesForm, path: pathlib.Path) -> ApplicationModel:
     """The networks that a `schedule/1` file names."""
     spec = form.application
     if isinstance(spec, list):
-        spec = [str(path.parent / name) for name in spec]
+        spec = [named_beside(name, path.parent) for name in spec]
     elif found(path.parent / spec, folder=False):
         spec = str(path.parent / spec)
     with _named_in(path, "application"):

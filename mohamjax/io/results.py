@@ -22,6 +22,7 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
+from mohamjax.io.design_arrays import write_front_arrays
 from mohamjax.io.designs import designs_text
 from mohamjax.io.files import check_format, csv_text, dump_json, read_json, write_together
 from mohamjax.io.forms import BoundsForm
@@ -29,6 +30,7 @@ from mohamjax.reader import found
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
 from mohamjax.schedule.measures import measure_named
+from mohamjax.search.search import SearchResult
 from mohamjax.search.stores import HISTORY_COLUMNS
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
@@ -110,6 +112,26 @@ def write_results(
     for name, content in ((BOUNDS_FILE, certificate), (ARCHIVE_FILE, archive)):
         if content is None:
             (folder / name).unlink(missing_ok=True)  # of an earlier search
+
+
+def write_search(
+    folder: pathlib.Path, result: SearchResult, inputs: abc.Mapping[str, object], *, bulk: bool = False
+) -> None:
+    """Writes the results folder of a search, its bounds too: all but the figures and the checkpoint.
+
+    Args:
+        folder: from `files.prepare_folder`.
+        result: what the search found.
+        inputs: what was named to it, for `config.yaml`; plain data.
+        bulk: also write the front as arrays, `designs.npz`.
+
+    Raises:
+        InputError: the files cannot be written.
+    """
+    config = {**result.config, "inputs": inputs}
+    write_results(folder, result.front, result.history, config, result.bounds, result.certificate, result.archive)
+    if bulk:
+        write_front_arrays(folder / "designs.npz", result.front, str(config.get("scenario", "")))
 
 
 def read_certificate(folder: pathlib.Path) -> Certificate | None:

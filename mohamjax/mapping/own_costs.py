@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import core as jax_core
+from numpy.typing import ArrayLike
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
@@ -22,7 +23,7 @@ from mohamjax.hardware import (
     template_arrays,
 )
 from mohamjax.mapping.children import MAX_CHILDREN
-from mohamjax.mapping.cost import offchip_bytes
+from mohamjax.mapping.cost import REASONS, offchip_bytes
 from mohamjax.mapping.nest import LayerArrays, Mapping, leading_axes
 from mohamjax.mapping.padding import MOST_PADDED
 from mohamjax.mapping.space import layer_arrays
@@ -47,7 +48,7 @@ class MappingCosts(Rows):
         capacity: `[V]` float, words per instance of the minimal hardware; inf where unlimited.
         fanout: `[V, 2]` float, its fanout.
         reason: `[]` int32, 0, or why the template is too small, an index into `mapping.REASONS`; -1 where the factors
-            multiply to neither.
+            multiply to neither. `mapping.told_reason` makes a sentence of it.
     """
 
     valid: jax.Array
@@ -63,6 +64,37 @@ class MappingCosts(Rows):
 
     def _first(self) -> Any:
         return self.valid
+
+
+_TOLD = {
+    "valid": "valid",
+    "mac_instances": "more MACs run side by side than the template has",
+    "mac_x": "more MACs run side by side along X than the template has",
+    "mac_y": "more MACs run side by side along Y than the template has",
+    "capacity": "a level does not hold the words that the nest keeps there",
+    "instances": "more instances of a level run side by side than the template has",
+    "x_expansion": "more instances of a level run side by side along X than the template has",
+    "y_expansion": "more instances of a level run side by side along Y than the template has",
+    "own_fanout": "a level spreads loops over more children along X or Y than it has",
+}
+
+
+def told_reason(reason: int | ArrayLike) -> str:
+    """A sentence for a code of `MappingCosts.reason`.
+
+    Args:
+        reason: the code of one mapping.
+
+    Examples:
+        >>> told_reason(REASONS.index("capacity"))
+        'a level does not hold the words that the nest keeps there'
+    """
+    code = int(np.asarray(reason))
+    if code == -1:
+        return "the factors of a dimension multiply neither to the layer's bound nor to a padded one"
+    if not 0 <= code < len(REASONS):
+        raise ValueError(f"reason: expected a code from -1 to {len(REASONS) - 1}, got {code}")
+    return ", and ".join(_TOLD[part] for part in REASONS[code].split("+"))
 
 
 def evaluate_mappings(
@@ -90,7 +122,7 @@ def evaluate_mappings(
         block_size: static, mappings evaluated at once.
 
     Returns:
-        `MappingCosts`.
+        `MappingCosts`; where `.valid` is false, `mapping.told_reason(costs.reason)` says why.
 
     Raises:
         ValueError: a shape or dtype is wrong, at trace time.

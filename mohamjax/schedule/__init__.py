@@ -18,13 +18,20 @@ from mohamjax.schedule.evaluated import DesignFile, Evaluated, network_latencies
 from mohamjax.schedule.evaluation_arrays import evaluation_arrays, package_arrays
 from mohamjax.schedule.explain import explain_design, explanation_text
 from mohamjax.schedule.fluid import Completion, Timeline, completion, padded_jobs, predecessor_bits, simulate
-from mohamjax.schedule.front import ROLES, landmarks, non_dominated
+from mohamjax.schedule.front import ROLES, landmarks, non_dominated, told_of_little_use
 from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
 from mohamjax.schedule.periods import PeriodicSchedule, run_periods
 from mohamjax.schedule.segments import Segment, segments
 from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report, tenants_of
-from mohamjax.schedule.utilisation import LOW, LayerUse, by_type, layer_use, layers_of_little_use
+from mohamjax.schedule.utilisation import (
+    LOW,
+    LayerUse,
+    by_type,
+    layer_use,
+    layers_of_little_use,
+)
+from mohamjax.schedule.view import timetable
 
 __all__ = [
     "CYCLE_S",
@@ -79,5 +86,7 @@ __all__ = [
     "simulate",
     "tenant_report",
     "tenants_of",
+    "timetable",
+    "told_of_little_use",
     "uncontended",
 ]

@@ -107,6 +107,10 @@ class Step:
     gain: float
     area_mm2: float
 
+    def __str__(self) -> str:
+        """For people."""
+        return f"design {self.row} has {self.gain:.0%} less {self.of} for {self.area_mm2:.4g} mm^2 more"
+
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
@@ -129,6 +133,18 @@ class Decision:
     steps: tuple[Step, ...]
     nearest: int
     hopeless: str | None = None
+
+    def __str__(self) -> str:
+        """For people: the designs that are named, one a line, and the steps; or what the nearest one misses."""
+        wanted = ", ".join(clause.text for clause in self.clauses)
+        if not self.kept:
+            return f"no design keeps {wanted}; design {self.nearest} comes nearest and misses {self.missed}"
+        lines = [f"{len(self.kept)} of {len(self.rows)} designs keep {wanted}"]
+        for role, i in self.named.items():
+            row = self.rows[i]
+            sizes = f"{row['latency_s']:.4g} s, {row['energy_J']:.4g} J, {row['area_mm2']:.4g} mm^2"
+            lines.append(f"{role}: design {i}, {sizes}")
+        return "\n".join([*lines, *(f"one step further: {step}" for step in self.steps)])
 
     @property
     def recommended(self) -> Row | None:
@@ -259,5 +275,6 @@ def decide(rows: Sequence[Row], target: str, certificate: Certificate | None = N
         further = kept[values[kept] <= STEP * values[smallest]]
         if further.size:
             row = int(further[np.argmin(area[further])])
-            steps.append(Step(of, row, 1 - values[row] / values[smallest], float(area[row] - area[smallest])))
+            gain, more = 1 - values[row] / values[smallest], area[row] - area[smallest]
+            steps.append(Step(of, row, round(float(gain), 12), round(float(more), 12)))
     return Decision(rows, clauses, tuple(kept.tolist()), named, tuple(steps), smallest)

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from mohamjax import emo
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.measures import DEFAULT, measure_named
+from mohamjax.schedule.utilisation import LOW, layer_use, layers_of_little_use
+from mohamjax.text import plural
 
 ROLES = ("fastest", "most frugal", "smallest", "knee")
 """Designs of a front over latency, energy and area that one looks at first."""
@@ -55,3 +57,20 @@ def front_index(objectives: np.ndarray) -> np.ndarray:
     """Rows of the finite, mutually non-dominated, distinct objectives among `[N, M]`, by the first of them upward."""
     finite = np.flatnonzero(np.isfinite(objectives).all(axis=1))
     return finite[emo.distinct_front(objectives[finite])]
+
+
+def told_of_little_use(front: Evaluated) -> str:
+    """A sentence that names the layers of little use of a front; empty where there are none.
+
+    Args:
+        front: designs with their reports.
+    """
+    use = layer_use(front.application, front.tables, front.designs, front.reports)
+    idle = layers_of_little_use(front.application, use)
+    if not idle:
+        return ""
+    few = f"{', '.join(idle[:3])}{', ...' if len(idle) > 3 else ''}"
+    return (
+        f"{plural(len(idle), 'layer')} below {LOW:.0%} of the MACs of the chiplet in every design: {few}; "
+        "`mohamjax evaluate designs --explain` tells more"
+    )

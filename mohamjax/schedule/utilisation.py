@@ -79,6 +79,10 @@ def layer_use(application: ApplicationModel, tables: MappingTables, design: Desi
         tables: the Pareto tables that the designs were evaluated with, NumPy leaves.
         design: chromosomes, leading axes `[...]`, NumPy leaves.
         report: their reports, of the same leading axes, NumPy leaves.
+
+    Returns:
+        Arrays `[..., L]` float64 by name: `macs`, `busy`, `alone`, `compute` and `units`, of which `macs_per_cycle` and
+        `utilisation` (0 to 1) are made (`LayerUse`).
     """
     real = len(application.layers)
     unique = np.asarray(application.unique_of_layer)

@@ -19,6 +19,8 @@ from mohamjax.workload.scenario import (
     as_application,
     as_released,
     load_scenario,
+    networks_by_scenario,
+    packaged_names,
     packaged_networks,
 )
 
@@ -46,6 +48,8 @@ __all__ = [
     "layer_rows",
     "load_ensemble",
     "load_scenario",
+    "networks_by_scenario",
+    "packaged_names",
     "packaged_networks",
     "read_network",
 ]

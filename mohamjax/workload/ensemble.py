@@ -43,8 +43,8 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Form, Name, Positive, Text, read_form
 from mohamjax.reader import read_yaml
 from mohamjax.runtime.struct import shown_briefly
-from mohamjax.workload.layer import ApplicationModel, Layer, Network
-from mohamjax.workload.scenario import MAX_LAYERS, is_packaged, load_scenario
+from mohamjax.workload.layer import ApplicationModel, Network, with_batch
+from mohamjax.workload.scenario import MAX_LAYERS, load_scenario, named_beside
 
 MAX_MODELS = 64
 """Application models of an ensemble, held-out ones apart."""
@@ -52,8 +52,6 @@ MAX_MODELS = 64
 MOST_WEIGHT = 1e6
 """Largest weight over the least: in single precision, a weight that became 0 would make the mean of a model that does
 not run no number."""
-
-_MAX_BOUND = 2**31 - 1
 
 
 class MemberModelForm(Form, kw_only=True):
@@ -223,27 +221,6 @@ def joined(applications: Sequence[ApplicationModel], name: str = "joined") -> Ap
     return ApplicationModel(name, tuple(networks))
 
 
-def with_batch(network: Network, batch: int) -> Network:
-    """The network with `batch` times the samples at once: N of its layers, and G where two activations are multiplied.
-
-    Raises:
-        InputError: a loop bound becomes too large.
-    """
-
-    def more(layer: Layer) -> Layer:
-        dim = "G" if layer.type == "bmm" else "N"
-        bound = getattr(layer.shape, dim) * batch
-        if bound > _MAX_BOUND:
-            raise InputError(
-                f"{dim} becomes {bound:,} at {batch} times the samples",
-                item=f"{network.name}/{layer.name}",
-                remedy="use a smaller batch",
-            )
-        return dataclasses.replace(layer, shape=dataclasses.replace(layer.shape, **{dim: bound}))
-
-    return dataclasses.replace(network, layers=tuple(more(layer) for layer in network.layers)) if batch > 1 else network
-
-
 def load_ensemble(
     path: str | os.PathLike[str], application: ApplicationModel, *, warn: Callable[[str], None] | None = None
 ) -> Ensemble:
@@ -288,8 +265,7 @@ def _member(
 ) -> Member:
     source = application
     if form.scenario is not None:
-        named = form.scenario if is_packaged(form.scenario) else path.parent / os.path.expanduser(form.scenario)
-        source = load_scenario(named, warn=warn)
+        source = load_scenario(named_beside(form.scenario, path.parent), warn=warn)
     networks = source.networks if form.networks is None else _chosen(form.networks, source, path, f"{where}.networks")
     batch = form.batch or 1
     try:

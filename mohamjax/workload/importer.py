@@ -14,7 +14,7 @@ from mohamjax.errors import InputError, one_line
 from mohamjax.reader import close_names
 from mohamjax.workload import control_flow  # noqa: F401 -- the walk finds control flow by name
 from mohamjax.workload.budget import MAX_AXES, MAX_SIZE
-from mohamjax.workload.layer import Network, network_name
+from mohamjax.workload.layer import Network, network_name, with_batch
 from mohamjax.workload.onnx_file import load_model
 from mohamjax.workload.plan import static_shape
 from mohamjax.workload.tensor import Shape, Tensor
@@ -60,7 +60,9 @@ def read_network(
         path: The ONNX file, operator sets 7 to 23.
         name: Name of the network; the file's stem by default. Characters other than letters, digits and `_.+#-`
             become `_`.
-        batch: Size of a symbolic batch. 1, with a warning, where it is not given.
+        batch: Samples that run at once: the size of a symbolic batch, which is 1, with a warning, where it is not
+            given. Where the file fixes the first axis of every input at 1, its layers are taken for those of one sample
+            and do `batch` times the work (`with_batch`).
         shapes: Shapes by tensor name, for inputs with symbolic sizes and for tensors whose size depends on data.
         skip_unknown: Pass dependencies through unknown operators, with a warning, instead of refusing them.
         warn: Takes each warning, one line; standard error by default.
@@ -82,11 +84,12 @@ def read_network(
         raise InputError(f"a batch of {batch!r}", file=path, item="batch", remedy="give a positive integer")
     given = _checked_shapes(shapes or {}, path)
     model = load_model(path)
-    walk = None
+    walk, single = None, False
     try:
         walk = Walk(model, path, tell, skip_unknown=skip_unknown, shapes=given)
         _check_shape_names(walk, path)
-        walk.run(_input_tensors(model.graph, walk, batch, tell, path))
+        inputs, single = _input_tensors(model.graph, walk, batch, tell, path)
+        walk.run(inputs)
     except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
@@ -106,7 +109,8 @@ def read_network(
         raise InputError(what, file=path, remedy="choose a model that computes something")
     if walk.folded_products:
         tell(f"{walk.folded_products} products of constants are computed ahead of time and are no layers")
-    return Network(network_name(name or pathlib.Path(path).stem), tuple(walk.layers), str(path))
+    network = Network(network_name(name or pathlib.Path(path).stem), tuple(walk.layers), str(path))
+    return with_batch(network, batch) if batch is not None and single else network
 
 
 def tensor_names(path: str | os.PathLike[str]) -> frozenset[str]:
@@ -185,8 +189,13 @@ def _check_shape_names(walk: Walk, path: object) -> None:
 
 def _input_tensors(
     graph: onnx.GraphProto, walk: Walk, batch: int | None, tell: Callable[[str], None], path: object
-) -> dict[str, Tensor]:
-    """Shapes of the graph's inputs: the user's, then the file's with its symbolic sizes bound."""
+) -> tuple[dict[str, Tensor], bool]:
+    """Shapes of the graph's inputs: the user's, then the file's with its symbolic sizes bound.
+
+    Returns:
+        Tensors by name; and whether the layers are those of one sample, where a batch is asked for and none is
+        symbolic.
+    """
     infos = {info.name: info for info in graph.input}
     used = set(walk.plan.outputs).union(*(node.needs for node in walk.plan.nodes))
     names = list(walk.plan.inputs)
@@ -211,9 +220,6 @@ def _input_tensors(
     )
     if chosen and batch is None:
         tell(f"the batch is symbolic ({', '.join(chosen[:3])}): taken as 1; the argument `batch` sets it")
-    if batch is not None and not chosen and not any(_NAMED_BATCH.search(symbol) for symbol in symbols):
-        fixed = "the argument `shapes[NAME]` changes a fixed one"
-        tell(f"the argument `batch={batch}` has no effect: no input has a symbolic batch ({fixed})")
     # Models exported without their parameters name them as inputs.
     weights = [name for name in names if name in used and _NAMED_WEIGHT.search(name)]
     if len(weights) == len(names):
@@ -230,7 +236,20 @@ def _input_tensors(
             shape = _resolved(info, shape, symbols, batch or 1, path)
         why = "" if shape is not None else f"input {name!r} has no shape"
         tensors[name] = Tensor(shape, dtype, const=name in weights, producers=frozenset(), sequence=sequence, why=why)
-    return tensors
+    if batch is None or chosen or any(_NAMED_BATCH.search(symbol) for symbol in symbols):
+        return tensors, False
+    return tensors, _is_of_one_sample({name: tensors[name] for name in names if name in used}, batch, tell)
+
+
+def _is_of_one_sample(inputs: abc.Mapping[str, Tensor], batch: int, tell: Callable[[str], None]) -> bool:
+    """Whether the first axis of all inputs is 1; says so where it is neither 1 nor the batch that is asked for."""
+    first = {name: t.shape[0] for name, t in inputs.items() if t.shape and not t.const}
+    other = next((name for name, d in first.items() if d not in (1, batch)), None)
+    if first and other is None:
+        return set(first.values()) == {1}
+    why = "no input has an axis" if other is None else f"the first axis of input {other!r} is fixed at {first[other]}"
+    tell(f"a batch of {batch} has no effect: {why}; export the model with a batch of 1, or with a symbolic one")
+    return False
 
 
 def _sizes(info: onnx.ValueInfoProto) -> list[int | str] | None:

@@ -21,6 +21,8 @@ Task = Literal["vision", "language", "recommendation"]
 TASKS: tuple[str, ...] = get_args(Task)
 """What networks are for: the classes of G# (Section 5.1.1)."""
 
+_MAX_BOUND = 2**31 - 1
+
 
 @dataclasses.dataclass(frozen=True)
 class WorkloadShape:
@@ -202,6 +204,27 @@ class ApplicationModel:
     def macs(self) -> int:
         """Multiply-accumulates of all networks."""
         return sum(network.macs for network in self.networks)
+
+
+def with_batch(network: Network, batch: int) -> Network:
+    """The network with `batch` times the samples at once: N of its layers, and G where two activations are multiplied.
+
+    Raises:
+        InputError: a loop bound becomes too large.
+    """
+
+    def more(layer: Layer) -> Layer:
+        dim = "G" if layer.type == "bmm" else "N"
+        bound = getattr(layer.shape, dim) * batch
+        if bound > _MAX_BOUND:
+            raise InputError(
+                f"{dim} becomes {bound:,} at {batch} times the samples",
+                item=f"{network.name}/{layer.name}",
+                remedy="use a smaller batch",
+            )
+        return dataclasses.replace(layer, shape=dataclasses.replace(layer.shape, **{dim: bound}))
+
+    return dataclasses.replace(network, layers=tuple(more(layer) for layer in network.layers)) if batch > 1 else network
 
 
 def network_name(text: str) -> str:

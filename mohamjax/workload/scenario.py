@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import os
 import pathlib
@@ -67,7 +68,7 @@ _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "p
 
 
 class MemberForm(Form):
-    """A network of a scenario."""
+    """A network of a scenario: an ONNX file, or a packaged network by its name."""
 
     file: Text
     name: Text | None = None
@@ -115,13 +116,16 @@ def load_scenario(
     """Loads an application model.
 
     A user's scenario is YAML: `name` (optional), `description` (optional) and `networks`, a list of `file` (relative to
-    the YAML file) with, optionally, `name`, `copies`, `batch`, `shapes` (`{tensor: [d, d, ...]}`) and `task` (of
-    `TASKS`, for those who draw jobs from the networks of one). What the users of a network ask for: `deadline_s`,
-    `frames_per_second` (which is a deadline of one period where none is given) and `weight`.
+    the YAML file, or the name of a packaged network) with, optionally, `name`, `copies`, `batch`, `shapes`
+    (`{tensor: [d, d, ...]}`) and `task` (of `TASKS`, for those who draw jobs from the networks of one). What the users
+    of a network ask for: `deadline_s`, `frames_per_second` (which is a deadline of one period where none is given) and
+    `weight`.
 
     Args:
-        spec: A packaged name (`SCENARIOS`, or A to D, or `VARIANTS`), a YAML file, an ONNX file, or several ONNX files.
-        batch: Symbolic batch of the networks that the scenario gives none.
+        spec: A packaged scenario (`SCENARIOS`, or A to D, or `VARIANTS`), a packaged network (`packaged_names`), a YAML
+            file or an ONNX file; or several of them, whose networks then run together, in that order. A file that has
+            the name of a packaged network wins over it.
+        batch: Samples that run at once, of the networks for which the scenario does not say it (`read_network`).
         shapes: Shapes by tensor name, for the networks that have a tensor of that name.
         skip_unknown: Passes over unknown operators, with a warning, instead of refusing them (`read_network`).
         warn: Takes each warning, one line; standard error by default.
@@ -139,6 +143,8 @@ def load_scenario(
         ['resnet50', 'ssd_resnet34_1200', 'bert_large_384']
         >>> len(app.layers), len(app.unique_layers)
         (298, 58)
+        >>> [network.name for network in load_scenario(["resnet50", "one.onnx"]).networks]
+        ['resnet50', 'one']
     """
     if depthwise not in DEPTHWISE:
         raise InputError(f"unknown {depthwise!r}", argument="depthwise", remedy=f"use one of {', '.join(DEPTHWISE)}")
@@ -237,22 +243,42 @@ def _too_large(what: str, most: str, name: str, source: str) -> InputError:
 
 
 def is_packaged(text: str) -> bool:
-    """Whether `load_scenario` takes the text for a packaged scenario, by name or alias, and not for a file.
+    """Whether the text names a packaged scenario, by name or alias, or a packaged network.
 
     Examples:
-        >>> [is_packaged(text) for text in ("edge", "C", "AR-VR-rates", "edge.yaml")]
-        [True, True, True, False]
+        >>> [is_packaged(text) for text in ("edge", "C", "AR-VR-rates", "resnet50", "edge.yaml")]
+        [True, True, True, True, False]
     """
-    return text.lower() in (*_NAMES, *_ALIASES)
+    return text.lower() in (*_NAMES, *_ALIASES, *_network_entries())
+
+
+def packaged_names() -> tuple[str, ...]:
+    """Names of the packaged networks, each of which `load_scenario` takes.
+
+    Examples:
+        >>> packaged_names()[:3]
+        ('mobilenet_v3_large', 'deeplabv3plus_mobilenetv2', 'mobilebert_384')
+    """
+    return tuple(_network_entries())
 
 
 def packaged_networks() -> ApplicationModel:
     """All networks of the packaged scenarios, each once, with their tasks."""
     from mohamjax.workload.importer import read_network
 
-    files = dict.fromkeys(entry for name in SCENARIOS for entry in _packaged(name))
-    read = (dataclasses.replace(read_network(entry.file), task=entry.task) for entry in files)
+    read = (dataclasses.replace(read_network(e.file), task=e.task) for e in _network_entries().values())
     return ApplicationModel("packaged", tuple(read))
+
+
+def networks_by_scenario() -> dict[str, list[str]]:
+    """Names of the networks of every packaged scenario."""
+    return {name: [entry.file.stem for entry in _packaged(name)] for name in _NAMES}
+
+
+def named_beside(spec: str, folder: pathlib.Path) -> str:
+    """What `load_scenario` takes for a name in a file of `folder`: a path relative to it, or else a packaged name."""
+    path = folder / os.path.expanduser(spec)
+    return spec if is_packaged(spec) and not found(path, folder=False) else str(path)
 
 
 def _distinct(name: str, used: set[str]) -> str:
@@ -281,38 +307,43 @@ def _check_shapes_are_used(shapes: abc.Mapping[str, Sequence[int]] | None, entri
 
 
 def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]]:
+    """Name of the application model, and its networks."""
     if not specs:
         raise InputError("no scenario and no ONNX file is named", remedy=f"name one of {', '.join(_NAMES)}, or a file")
-    if len(specs) == 1:
-        text = os.fspath(specs[0])
-        key = _ALIASES.get(text.lower(), text.lower())
-        if key in _NAMES:
-            return key, _packaged(key)
-        path = pathlib.Path(text)
-        if path.suffix.lower() in (".yaml", ".yml"):
-            return _from_yaml(path)
-        if path.suffix.lower() == ".onnx" or found(path):
-            return network_name(path.stem), [_Entry(path)]
-        near = difflib.get_close_matches(key, _NAMES, 1, 0.5)
-        raise InputError(
-            "there is no such scenario or file",
-            item=repr(text),
-            remedy=(f"did you mean {near[0]}? or " if near else "")
-            + f"give one of {', '.join(_NAMES)}, a YAML file or ONNX files",
-        )
-    for spec in specs:
+    for spec in specs if len(specs) > 1 else ():  # before a name that is not there: it may be said of the wrong one
         path = pathlib.Path(spec)
         if path.suffix.lower() in (".yaml", ".yml") and found(path, folder=False):
             _refuse_other_formats(read_yaml(path), path)
-    for spec in specs:
-        if os.fspath(spec).lower().endswith((".yaml", ".yml")) or is_packaged(os.fspath(spec)):
-            raise InputError(
-                "several scenarios at once",
-                item=repr(os.fspath(spec)),
-                remedy="name one scenario, or several ONNX files, or list the files in one YAML file",
-            )
-    paths = [pathlib.Path(spec) for spec in specs]
-    return "+".join(network_name(path.stem) for path in paths), [_Entry(path) for path in paths]
+    read = [_named(os.fspath(spec)) for spec in specs]
+    return "+".join(name for name, _ in read), [entry for _, entries in read for entry in entries]
+
+
+def _named(text: str) -> tuple[str, list[_Entry]]:
+    """What one name or path stands for."""
+    key = _ALIASES.get(text.lower(), text.lower())
+    if key in _NAMES:
+        return key, _packaged(key)
+    path, networks = pathlib.Path(text), _network_entries()
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return _from_yaml(path)
+    if key in networks and not found(path, folder=False):
+        return key, [networks[key]]
+    if path.suffix.lower() == ".onnx" or found(path):
+        return network_name(path.stem), [_Entry(path)]
+    near = difflib.get_close_matches(key, (*_NAMES, *networks), 1, 0.5)
+    raise InputError(
+        "there is no such scenario or file",
+        item=repr(text),
+        remedy=(f"did you mean {near[0]}? or " if near else "")
+        + f"give a scenario ({', '.join(_NAMES)}), a packaged network ({', '.join(networks)}), a YAML or an ONNX file",
+    )
+
+
+@functools.cache
+def _network_entries() -> dict[str, _Entry]:
+    """The networks of the packaged scenarios by name, each once."""
+    entries = dict.fromkeys(entry for name in SCENARIOS for entry in _packaged(name))
+    return {entry.file.stem: entry for entry in entries}
 
 
 def _packaged(key: str) -> list[_Entry]:
@@ -356,13 +387,16 @@ def _refuse_other_formats(document: abc.Mapping[object, object], path: pathlib.P
 
 def _entry(form: MemberForm, i: int, path: pathlib.Path) -> _Entry:
     where = f"networks[{i}]"
-    target = path.parent / os.path.expanduser(form.file)
+    target, own = path.parent / os.path.expanduser(form.file), _network_entries().get(form.file.lower())
+    if own is not None and not found(target, folder=False):
+        target = own.file
     if not found(target):
         raise InputError(
             f"there is no file {form.file!r}",
             file=path,
             item=f"{where}.file",
-            remedy=_near_file(target) or "give its path relative to the YAML file",
+            remedy=_near_file(target)
+            or f"give its path relative to the YAML file, or a packaged network: {', '.join(_network_entries())}",
         )
     shapes = {
         name: read_form(
@@ -378,7 +412,7 @@ def _entry(form: MemberForm, i: int, path: pathlib.Path) -> _Entry:
         form.copies or 1,
         form.batch,
         shapes or None,
-        form.task or "",
+        form.task or (own.task if own is not None and target == own.file else ""),
         form.deadline_s or (1 / rate if rate else math.inf),
         rate,
         1.0 if form.weight is None else form.weight,
