@@ -154,7 +154,7 @@ def test_mistakes_name_file_key_and_remedy(nets, text, words):
 
 
 def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
-    """A folder that may not be looked into, a name too long for a file, a full disk: none is an error in mohamjax itself."""
+    """A folder that may not be looked into, a name too long for a file, a full disk: none is our error."""
     (nets / "locked").mkdir()
     real, denied = os.stat, PermissionError(errno.EACCES, "Permission denied")
 

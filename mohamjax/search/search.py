@@ -461,8 +461,8 @@ class Search:
         assert state is not None
         if thinned := int(np.asarray(state.archive.thinned).sum()):
             self._listener.announce(
-                f"the archive reached its limit of {config.archive:,} designs and dropped {plural(thinned, 'design')} that "
-                "nothing dominated, where the front is densest; that costs little, and the argument `archive` keeps more"
+                f"the archive reached its limit of {config.archive:,} and dropped {plural(thinned, 'design')} that "
+                "nothing dominated, where the front is densest; that costs little; the argument `archive` keeps more"
             )
         self._listener.announce("evaluating the front again in double precision")
         genes: Any = state.archive.genes
