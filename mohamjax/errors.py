@@ -1,4 +1,4 @@
-"""Errors that a user can mend. Everything else that escapes is a fault of ours."""
+"""Errors that a user can mend. Everything else that escapes is an error in mohamjax itself."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_mistakes_name_file_key_and_remedy(nets, text, words):
 
 
 def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
-    """A folder that may not be looked into, a name too long for a file, a full disk: none is a fault of ours."""
+    """A folder that may not be looked into, a name too long for a file, a full disk: none is our error."""
     (nets / "locked").mkdir()
     real, denied = os.stat, PermissionError(errno.EACCES, "Permission denied")
 
@@ -180,12 +180,12 @@ def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
             UnicodeEncodeError("ascii", "\u03b1", 0, 1, "ordinal not in range(128)"),
             "ordinal not in range(128); set PYTHONUTF8=1",
         ),
-        (ZeroDivisionError(), "this is a fault of ours"),
+        (ZeroDivisionError(), "this is an error in mohamjax itself"),
     ):
         monkeypatch.setattr(cli.workload, "run", Mock(side_effect=error))
-        assert main(["workload", network]) == (1 if "fault" in words else 2)
+        assert main(["workload", network]) == (1 if "itself" in words else 2)
         said = capsys.readouterr().err
-        assert words in said and (said.count("\n") == 1 or "fault" in words)
+        assert words in said and (said.count("\n") == 1 or "itself" in words)
 
 
 def test_parameters_of_the_package_are_pointed_to_its_file(nets):

@@ -1,8 +1,8 @@
 """The command line: parses options, calls the package, and prints.
 
 Results go to standard output, progress and warnings to standard error. Exit codes: 0 done, 2 bad input or what the
-system refuses (one line that says what is wrong and how to mend it), 1 a fault of ours, 130 stopped by hand before
-there was anything to keep.
+system refuses (one line that says what is wrong and how to mend it), 1 an error in mohamjax itself, 130 stopped by hand
+before there was anything to keep.
 """
 
 from __future__ import annotations
@@ -161,5 +161,5 @@ def _done(argv: Sequence[str] | None) -> int:
         return 2
     except Exception:
         traceback.print_exc()
-        say("mohamjax: this is a fault of ours; please report it with the lines above", always=True)
+        say("mohamjax: this is an error in mohamjax itself; please report it with the lines above", always=True)
         return 1

@@ -89,7 +89,8 @@ def landmark_table(landmarks: dict[str, int], front: Evaluated, bounds: Bounds) 
         for cell in (digits(bound * scale), "")
     ]
     body.append(["lower bound", "", *("" for _ in others), *limits, ""])
-    heading = f"front of {plural(len(rows), 'design')}; /bound: times what no design over the mappings found goes below"
+    ratio = "/bound: ratio to the lower bound for the mappings found (1: proven least)"
+    heading = f"front of {plural(len(rows), 'design')}; {ratio}"
     if "latency" in front.measures:
         heading += f"; the designs named take at most {WINDOW:g} times the least latency"
     return f"{lines(heading)}\n{fitted([head, *body])}"

@@ -232,6 +232,12 @@ def template_from_dict(data: abc.Mapping[str, object], *, file: object = None) -
             is unknown or repeated, the outermost level is no unlimited DRAM that keeps everything, or no layer can
             ever fit.
     """
+    levels = data.get("levels") if isinstance(data, abc.Mapping) else None
+    for i, level in enumerate(levels if isinstance(levels, list) else ()):
+        kind = level.get("kind") if isinstance(level, abc.Mapping) else None
+        if isinstance(kind, str) and kind in _WRITTEN_OF_CLASS:
+            told = f"{kind!r} is a component, not a kind"
+            raise _fault(file, "", f"levels[{i}].kind", told, f"write {_WRITTEN_OF_CLASS[kind]}")
     return template_of(read_form(data, TemplateForm, file=file), file=file)
 
 
@@ -420,6 +426,13 @@ def template_to_yaml(template: Template) -> str:
 
 
 _CLASS_OF_KIND = {"dram": "dram", "sram": "sram", "rf": "regfile", "reg": "register", "dummy": "none"}
+
+
+_WRITTEN_OF_CLASS = {
+    **{own: f"`kind: {kind}`" for kind, own in _CLASS_OF_KIND.items() if own != kind},
+    "fixed": "`kind: sram`, rf or reg, and `component: fixed` beside it",
+}
+"""What to write for a component class that stands in the place of a kind."""
 
 
 _STORAGE_CLASSES = ("sram", "regfile", "register", "fixed", "none")

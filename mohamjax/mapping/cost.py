@@ -118,7 +118,7 @@ def minimal_hardware(counts: AccessCounts, mapping: Mapping, block_words, granul
         capacity_max: `[L]` float, the template's maximum, words; inf stays inf (off-chip memory, padding).
 
     Returns:
-        `(capacity [L] words, fanout [L, 2])`, floats. A level that stores nothing keeps one granule.
+        `(capacity [L] words, fanout [L, 2])`, floats. A level in which nothing is stored has the smallest capacity.
     """
     used = jnp.maximum(jnp.sum(counts.tile, axis=1), 1)
     rows = jnp.maximum(granularity, 1)

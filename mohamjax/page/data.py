@@ -116,7 +116,8 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
     Args:
         results: at least one.
         most: designs that are shown whole (schedule, shares, mappings), over all results; the others are on the front
-            and in the table. Every result has its share of them: its landmarks, then those that are farthest apart.
+            and in the table. The number is divided among the results: of each its landmarks, then those that are
+            farthest apart.
         always: (name of the result, `design_id`) of designs that are shown whole in any case.
     """
     wanted = {(name, design) for name, design in always}

@@ -124,7 +124,9 @@ def gantt(view: DesignView, *, title: str) -> Figure:
     causes = sorted({s.cause for bar in view.bars for s in bar.slowed})
     if causes:
         handles.append(Patch(facecolor="black"))
-        labels.append(f"slowed by bandwidth ({', '.join(causes)}): the higher, the slower; half a bar = standstill")
+        labels.append(
+            f"slowed by bandwidth ({', '.join(causes)}): the taller, the slower; half the bar's height: it stands still"
+        )
     legend_below(figure, handles, labels)
     _heading(figure, view, title, "schedule")
 

@@ -118,7 +118,7 @@ class SearchResult:
             raise InputError("is a front, of which no design is the best", argument="objective", remedy=remedy)
         goals = Goals(tuple(search["objectives"]), objective=search["objective"], weights=tuple(weights))
         values = np.maximum(self.front.objectives + self.front.offsets, np.finfo(float).tiny)
-        return int(np.argmin(np.log(values) @ np.asarray(goals.exponents)))
+        return int(np.argmin(np.sum(np.log(values) * goals.exponents, axis=1)))
 
     @functools.cached_property
     def bounds(self) -> Bounds:
@@ -461,8 +461,8 @@ class Search:
         assert state is not None
         if thinned := int(np.asarray(state.archive.thinned).sum()):
             self._listener.announce(
-                f"the archive was full: {thinned:,} times a design that nothing dominated then was given up, in the "
-                f"densest place; the argument `archive` keeps more than {config.archive}"
+                f"the archive reached its limit of {config.archive:,} and dropped {plural(thinned, 'design')} that "
+                "nothing dominated, where the front is densest; that costs little; the argument `archive` keeps more"
             )
         self._listener.announce("evaluating the front again in double precision")
         genes: Any = state.archive.genes

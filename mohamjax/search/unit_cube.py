@@ -50,8 +50,9 @@ def decode_design(x: jax.typing.ArrayLike, space: DesignSpace, genes: str = "pla
 
     Pure: jit it, and vmap it over points. As in a search, `plans` are the chiplets alone (their templates, sizes and
     weights between speed and thrift), on which list scheduling places the layers; `layers` say for every layer where it
-    runs, by which mapping and how early, and reach every valid design, but good ones are few among them. Fixed and
-    pinned chiplets and homogeneous packages are kept; limits on objectives are the optimiser's to keep.
+    runs, by which mapping and how early. With `layers` every valid design has a point, but few points are good designs,
+    so that an optimiser has more to search. Fixed and pinned chiplets and homogeneous packages are kept; limits on
+    objectives are the optimiser's to keep.
 
     Args:
         x: `[D]` float in [0, 1], D of `design_dimensions`. With `layers`, numbers of padded layers do nothing.
