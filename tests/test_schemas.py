@@ -70,7 +70,8 @@ def read(name, document):
 
 def test_a_schema_is_known_by_the_name_of_its_file():
     for path in PUBLISHED.glob("*.json"):
-        assert schema(path.stem) == schema(path.name) == json.loads(path.read_text())
+        assert json.loads(json.dumps(schema(path.stem))) == json.loads(path.read_text())
+        assert schema(path.stem) == schema(path.name)
 
 
 @pytest.mark.parametrize("name", FORMS)

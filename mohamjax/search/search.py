@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,23 +19,19 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.emo.loop import SearchState
 from mohamjax.errors import InputError
-from mohamjax.hardware import package_to_dict, technology_hash, template_to_dict
 from mohamjax.mapper.config import MapperProgress
 from mohamjax.mapper.layer_mapper import LayerMapper, TableStore
 from mohamjax.mapping import MappingTables, Wires, recast
 from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
-from mohamjax.problem.goals import Goals
 from mohamjax.problem.resolved import LIMIT_TOLERANCE, Reached, keeps, out_of_reach, unmet
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.devices import Devices, DevicesLike, agreed, chosen_devices, gathered, is_first
-from mohamjax.runtime.programs import machinery
-from mohamjax.runtime.struct import plain, shown_briefly, take
+from mohamjax.runtime.struct import plain, take
 from mohamjax.schedule import Design, DesignFile, Evaluated, reevaluate, scenario_bounds
-from mohamjax.schedule.bounds import Bounds, least_latency
+from mohamjax.schedule.bounds import least_latency
 from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
-from mohamjax.schedule.front_bounds import Certificate, certify
-from mohamjax.schedule.measures import DEFAULT, box_share, offsets
+from mohamjax.schedule.measures import DEFAULT, offsets
 from mohamjax.schedule.own_measures import Limit, value_of
 from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import MohamConfig
@@ -48,16 +43,15 @@ from mohamjax.search.moham import designs_of
 from mohamjax.search.ordering import Ordering, orderings, reordered, replaced
 from mohamjax.search.own import OWN_KINDS, check_own, check_own_values
 from mohamjax.search.places import Closing
-from mohamjax.search.plans import Plan
 from mohamjax.search.precompile import Precompilation
 from mohamjax.search.remap import Remapper
 from mohamjax.search.representatives import chosen_rows
+from mohamjax.search.result import Explored, SearchResult, record_of
 from mohamjax.search.resumed import (
     check_grown,
     check_same_search,
     check_state,
     history_of,
-    named_rates,
     search_marks,
     tables_hash,
 )
@@ -69,107 +63,6 @@ from mohamjax.text import plural
 from mohamjax.workload import Ensemble
 
 _STOPPED = "stopped by hand; writing what was found"
-
-
-@shown_briefly
-@dataclasses.dataclass(frozen=True)
-class SearchResult:
-    """What a search found; `mj.write_results` makes a results folder of it.
-
-    Attributes:
-        front: non-dominated designs in double precision, by rising latency.
-        history: one row per generation, the columns of `history.csv`.
-        config: everything needed to repeat the search; plain data.
-        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s`, of it `closing_s`,
-            `reevaluation_s`, `ordering_s`; and `designs_per_s`.
-        tables: the Pareto tables that the search used.
-        interrupted: the search was stopped by hand before its end.
-        plans: of the front's designs, leading axis `[N]`; None for a search of layers.
-        archive: the front of all that was evaluated, where `front` is that of the last population
-            (`MohamConfig.result`); None elsewhere.
-    """
-
-    front: Evaluated
-    history: list[dict[str, Any]]
-    config: dict[str, Any]
-    timings: dict[str, float]
-    tables: MappingTables
-    interrupted: bool
-    plans: Plan | None = None
-    archive: Evaluated | None = None
-
-    @property
-    def hypervolume(self) -> float:
-        """Share of the search's box that the front dominates, on log axes, in double precision."""
-        return box_share(
-            self.front.objectives + self.front.offsets, self.config["ideal_point"], self.config["reference_point"]
-        )
-
-    @property
-    def best(self) -> int:
-        """Row of the front's design that has least of the number that was minimised.
-
-        Raises:
-            InputError: a front was searched and no one number (`objective`).
-        """
-        search, weights = self.config["search"], self.config["weights"]
-        if search["objective"] == "front":
-            remedy = 'search with another, such as "product", or let mj.decide choose by a target'
-            raise InputError("is a front, of which no design is the best", argument="objective", remedy=remedy)
-        goals = Goals(tuple(search["objectives"]), objective=search["objective"], weights=tuple(weights))
-        values = np.maximum(self.front.objectives + self.front.offsets, np.finfo(float).tiny)
-        return int(np.argmin(np.sum(np.log(values) * goals.exponents, axis=1)))
-
-    @functools.cached_property
-    def bounds(self) -> Bounds:
-        """What no design over the mappings goes below."""
-        return self.front.bounds(self.config["search"]["max_chiplets"])
-
-    @functools.cached_property
-    def certificate(self) -> Certificate | None:
-        """How near the front is to what is possible over the mappings; None where the objectives are not the three."""
-        if self.front.measures != DEFAULT:
-            return None
-        limits = self.front.front_bounds(self.config["search"]["max_chiplets"])
-        box = self.config["ideal_point"], self.config["reference_point"]
-        return certify(limits, self.front.reports.objectives, *box)
-
-
-@shown_briefly
-@dataclasses.dataclass(frozen=True)
-class Explored:
-    """What a search has when its generations are over, before its designs are evaluated again.
-
-    Attributes:
-        problem: the problem.
-        tables: the Pareto tables that the search used.
-        designs: `[N, ...]`, those of the archives, or where there are none of the population; NumPy arrays. With
-            `MohamConfig.result` the first front of the last populations instead.
-        archive: `[K, ...]`, in that case those of the archives; None elsewhere.
-        plans: their plans; None for a search of layers.
-        closed: `[N]` bool, which of them no move of chiplets betters (`places.Closing`); None where closing did not
-            come to its end.
-        history: as in `SearchResult`, and so are those that follow.
-        config: `SearchResult.config`.
-        timings: all but `reevaluation_s` and `ordering_s`.
-        interrupted: as in `SearchResult`.
-    """
-
-    problem: DesignProblem
-    tables: MappingTables
-    designs: Design
-    archive: Design | None
-    plans: Plan | None
-    closed: np.ndarray | None
-    history: list[dict[str, Any]]
-    config: dict[str, Any]
-    timings: dict[str, float]
-    interrupted: bool
-
-    @property
-    def box(self) -> tuple[Any, Any]:
-        """Ideal and reference point of the hypervolume."""
-        return self.config["ideal_point"], self.config["reference_point"]
 
 
 @dataclasses.dataclass
@@ -495,7 +388,7 @@ class Search:
             plans=jax.tree.map(lambda leaf: np.asarray(leaf)[kept], genes.plan) if self._plans else None,
             closed=closed,
             history=self._history,
-            config=_record(self.problem, self.settings) | own,
+            config=record_of(self.problem, self.settings) | own,
             timings={
                 "mapping_s": self._mapping_s,
                 "compile_s": self._waited_s + (last.compile_s if last else 0.0),
@@ -648,44 +541,6 @@ def compile_search(problem: DesignProblem, settings: Settings | None = None) -> 
         precompilation.reported()
     finally:
         precompilation.end()
-
-
-def _record(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
-    """The content of `config.yaml`."""
-    application, technology = problem.application, problem.technology
-    return {
-        "format": "config/1",
-        "scenario": application.name,
-        "budget": settings.budget,
-        "seed": settings.seed,
-        "networks": [
-            {"name": n.name, "source": n.source, "layers": len(n.layers), **n.asked} for n in application.networks
-        ],
-        "templates": [template_to_dict(t) for t in problem.resolved.templates],
-        "technology_hash": technology_hash(technology),
-        "static_energy": technology.static_share is not None,
-        "package": package_to_dict(problem.package),
-        "mapper": plain(settings.mapper),
-        "mapper_rates": named_rates(settings.mapper_rates),
-        "search": _of_search(problem, settings.moham),
-        "rates": named_rates(settings.rates),
-        "plan_rates": named_rates(settings.plan_rates),
-        "remap": plain(settings.remap),
-        "requirements": problem.requirements.to_dict(),
-        "weights": list(settings.weights),
-        **({} if settings.within is None else {"within": settings.within}),
-        **machinery(),
-    }
-
-
-def _of_search(problem: DesignProblem, config: MohamConfig) -> dict[str, Any]:
-    """Sizes of a search, with those that its problem decides in the place where they have always stood."""
-    out: dict[str, Any] = {}
-    for name, value in plain(config).items():
-        out[name] = value
-        if name == "immigrants":
-            out |= {"tiles": problem.tiles, "max_chiplets": problem.max_chiplets}
-    return out
 
 
 def _floor(problem: DesignProblem, ensemble: Ensemble | None, tables: MappingTables, wires: Wires) -> np.ndarray:
