@@ -202,6 +202,23 @@ def test_every_chiplet_keeps_its_limits(networks, results, tmp_path, capsys):
     assert "limits.chiplet.area_mm2" in capsys.readouterr().err
 
 
+def test_no_chiplet_is_smaller_than_demanded(networks, results, tmp_path, capsys):
+    def smallest(folder):
+        designs = json.loads((folder / "designs.json").read_text())["designs"]
+        return np.asarray([min(chiplet["area_mm2"] for chiplet in design["chiplets"]) for design in designs])
+
+    floor = float(np.median(smallest(results)))
+    out = tmp_path / "out"
+    assert search(networks, out, *demand(tmp_path, limits={"least_chiplet": {"area_mm2": floor}})) == 0
+    assert smallest(out).min() >= floor * (1 - 1e-6) > smallest(results).min()
+    assert "least_chiplet:" in (out / "config.yaml").read_text()
+    assert search(networks, tmp_path / "none", *demand(tmp_path, limits={"least_chiplet": {"area_mm2": 1e9}})) == 2
+    assert "limits.least_chiplet.area_mm2" in capsys.readouterr().err
+    crossed = {"chiplet": {"area_mm2": 1}, "least_chiplet": {"area_mm2": 2}}
+    assert search(networks, tmp_path / "none", *demand(tmp_path, limits=crossed)) == 2
+    assert "is above limits.chiplet.area_mm2" in capsys.readouterr().err
+
+
 def test_measures_of_chiplets_that_are_not_known_are_refused():
     with pytest.raises(InputError, match="unknown measure of a chiplet 'edge_mm'"):
         requirements_from_dict({"limits": {"chiplet": {"edge_mm": 1}}})

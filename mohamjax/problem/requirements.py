@@ -13,6 +13,8 @@ limits:
   # worst_lateness_s: 0        # all are kept
   # missed_deadlines: 1
   # weighted_latency_s: 0.05   # mean of the networks' latencies by weight
+  chiplet: {area_mm2: 20}          # no chiplet is larger
+  least_chiplet: {area_mm2: 0.2}   # none is smaller
 chiplets:
   least: 2
   most: 8
@@ -108,6 +110,7 @@ class Requirements:
         file: where it was read, for complaints.
         tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
         chiplet_limits: upper bounds on every chiplet by key, of `schedule.chiplet_measures.CHIPLET_MEASURES`.
+        chiplet_floors: lower bounds on every chiplet by the same keys.
 
     Raises:
         InputError: something is demanded that a `requirements/1` file could not demand, such as a limit below 0.
@@ -125,6 +128,7 @@ class Requirements:
     file: str = ""
     tenant_limits: tuple[float, float, float] = (math.inf, math.inf, math.inf)
     chiplet_limits: abc.Mapping[str, float] = dataclasses.field(default_factory=dict)
+    chiplet_floors: abc.Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Checks everything as a file is checked that says the same."""
@@ -157,6 +161,8 @@ class Requirements:
         limits: dict[str, Any] = {k: v for k, v in stated if v != math.inf}
         if self.chiplet_limits:
             limits["chiplet"] = dict(self.chiplet_limits)
+        if self.chiplet_floors:
+            limits["least_chiplet"] = dict(self.chiplet_floors)
         if limits:
             out["limits"] = limits
         counts: dict[str, Any] = {} if self.least == 1 else {"least": self.least}
@@ -188,7 +194,7 @@ class Requirements:
 
 
 class LimitsForm(Form):
-    """Upper bounds on what a design reaches, in the order of `LIMITS`, then of `TENANT_LIMITS`; and on each chiplet."""
+    """Upper bounds on what a design reaches, in the order of `LIMITS`, then of `TENANT_LIMITS`; bounds on chiplets."""
 
     latency_s: Positive | None = None
     energy_J: Positive | None = None
@@ -198,6 +204,7 @@ class LimitsForm(Form):
     missed_deadlines: Index | None = None
     weighted_latency_s: Positive | None = None
     chiplet: dict[str, Positive] | None = None
+    least_chiplet: dict[str, Positive] | None = None
 
 
 class TemplateCountsForm(Form):
@@ -283,10 +290,11 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
     """
     form = read_form(data, RequirementsForm, file=file or None)
     limits, counts, package = form.limits or LimitsForm(), form.chiplets or CountsForm(), form.package
-    *plain_limits, _ = msgspec.structs.astuple(limits)
+    *plain_limits, _, _ = msgspec.structs.astuple(limits)
     bounds = [math.inf if bound is None else bound for bound in plain_limits]
-    for key in limits.chiplet or {}:
-        choice(key, list(CHIPLET_MEASURES), what="measure of a chiplet", file=file or None, item="limits.chiplet")
+    for name in ("chiplet", "least_chiplet"):
+        for key in getattr(limits, name) or {}:
+            choice(key, list(CHIPLET_MEASURES), what="measure of a chiplet", file=file or None, item=f"limits.{name}")
     rows = package.chiplets if package else []
     of_template = {name: entry or TemplateCountsForm() for name, entry in (counts.templates or {}).items()}
     return Requirements(
@@ -305,6 +313,7 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
         file=file,
         tenant_limits=(bounds[4], bounds[5], bounds[6]),
         chiplet_limits=limits.chiplet or {},
+        chiplet_floors=limits.least_chiplet or {},
     )
 
 

@@ -18,7 +18,7 @@ from mohamjax.problem.requirements import LIMITS, TENANT_LIMITS, FixedChiplet, R
 from mohamjax.reader import choice
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule import Chiplets, TenantReport
-from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES, largest
+from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES, largest, smallest
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
@@ -47,7 +47,8 @@ class ResolvedRequirements:
         homogeneous: all chiplets of a design have one template.
         file: where the requirements were read, for complaints.
         tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
-        chiplet_limits: upper bounds on every chiplet, in the order of `CHIPLET_MEASURES`; empty where none is limited.
+        chiplet_limits: upper bounds on every chiplet, in the order of `CHIPLET_MEASURES`, and lower ones; empty where
+            none is limited.
     """
 
     templates: tuple[Template, ...]
@@ -60,7 +61,7 @@ class ResolvedRequirements:
     homogeneous: bool
     file: str
     tenant_limits: tuple[float, float, float] = (math.inf, math.inf, math.inf)
-    chiplet_limits: tuple[float, ...] = ()
+    chiplet_limits: tuple[tuple[float, ...], ...] = ()
 
     @property
     def projects(self) -> bool:
@@ -148,9 +149,19 @@ def resolve(
     )
 
 
-def _chiplet_limits(r: Requirements) -> tuple[float, ...]:
-    """Limits on every chiplet by measure; empty where there are none."""
-    return tuple(r.chiplet_limits.get(key, math.inf) for key in CHIPLET_MEASURES) if r.chiplet_limits else ()
+def _chiplet_limits(r: Requirements) -> tuple[tuple[float, ...], ...]:
+    """Upper and lower limits on every chiplet by measure; empty where there are none."""
+    if not r.chiplet_limits and not r.chiplet_floors:
+        return ()
+    for key in CHIPLET_MEASURES:
+        if r.chiplet_floors.get(key, 0.0) > r.chiplet_limits.get(key, math.inf):
+            raise r.complaint(
+                f"is above limits.chiplet.{key}", f"limits.least_chiplet.{key}", "lower it, or raise the other"
+            )
+    return (
+        tuple(r.chiplet_limits.get(key, math.inf) for key in CHIPLET_MEASURES),
+        tuple(r.chiplet_floors.get(key, 0.0) for key in CHIPLET_MEASURES),
+    )
 
 
 def _tenant_limits(r: Requirements, application: ApplicationModel) -> tuple[float, float, float]:
@@ -334,7 +345,8 @@ class Demand:
             return np.maximum(self.reached - self.bound - _ROUNDING * np.abs(self.reached), 0.0)
         if self.key.startswith("limits"):
             with np.errstate(divide="ignore"):  # what costs nothing keeps every limit
-                excess = np.maximum(np.log(self.reached / self.bound) - _ROUNDING, 0.0)
+                over = np.log(self.reached / self.bound)
+                excess = np.maximum((over if self.upper else -over) - _ROUNDING, 0.0)
             return np.where(np.isnan(excess), np.inf, excess)  # the power of a design without a result
         return np.maximum(self.reached - self.bound if self.upper else self.bound - self.reached, 0)
 
@@ -386,12 +398,12 @@ def demands(resolved: ResolvedRequirements, reached: Reached) -> list[Demand]:
             if math.isfinite(limit)
         ]
     if resolved.chiplet_limits and chiplets is not None:
-        most = np.asarray(largest(chiplets), np.float64)
-        found += [
-            Demand(f"limits.chiplet.{key}", most[:, k], limit, True)
-            for k, (key, limit) in enumerate(zip(CHIPLET_MEASURES, resolved.chiplet_limits, strict=True))
-            if math.isfinite(limit)
-        ]
+        most, least = (np.asarray(values, np.float64) for values in (largest(chiplets), smallest(chiplets)))
+        for k, (key, upper, lower) in enumerate(zip(CHIPLET_MEASURES, *resolved.chiplet_limits, strict=True)):
+            if math.isfinite(upper):
+                found.append(Demand(f"limits.chiplet.{key}", most[:, k], upper, True))
+            if lower > 0:
+                found.append(Demand(f"limits.least_chiplet.{key}", least[:, k], lower, False))
     found += [Demand(f"limits.{name}", values, most, True) for name, values, most in own]
     kinds = [(template == t).sum(axis=1) for t in range(len(resolved.templates))]
     keys = [*(f"chiplets.templates.{t.name}" for t in resolved.templates), "chiplets"]

@@ -100,7 +100,7 @@ class DesignSpace:
         most: `[T + 1]` int32, most chiplets of each template, then of all.
         tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where nobody has a deadline or a
             weight.
-        chiplet_limits: `[K]` float, upper bounds on every chiplet, in the order of `CHIPLET_MEASURES`; None where none
+        chiplet_limits: `[2, K]` float, upper and lower bounds on every chiplet by `CHIPLET_MEASURES`; None where none
             is limited.
         models: the application models whose layers these are; None where there is one only.
         measures: what the objectives are measured with; None where they are latency, energy and area.

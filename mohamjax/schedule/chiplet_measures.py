@@ -1,7 +1,8 @@
 """What is told of every chiplet of a design, and may be limited: one entry for each measure.
 
 A measure of your own is one entry more in `CHIPLET_MEASURES`: `designs.json` then states it for every chiplet, and
-`limits: {chiplet: {KEY: BOUND}}` in the requirements keeps every chiplet at or below a bound.
+`limits: {chiplet: {KEY: BOUND}}` in the requirements keeps every chiplet at or below a bound, `limits: {least_chiplet:
+{KEY: BOUND}}` at or above one.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ CHIPLET_MEASURES = {
     measure.key: measure for measure in (ChipletMeasure("area_mm2", lambda chiplets: chiplets.area * 1e-6),)
 }
 """By key."""
+
+
+def smallest(chiplets: Chiplets) -> jax.Array | np.ndarray:
+    """`[..., K]` float, the least that any chiplet of a design has; otherwise as `largest`."""
+    xp = np if isinstance(chiplets.area, np.ndarray) else jnp
+    there = chiplets.occupied
+    own = [xp.where(there, measure.value(chiplets), xp.inf) for measure in CHIPLET_MEASURES.values()]
+    return xp.stack([xp.min(values, axis=-1) for values in own], axis=-1)
 
 
 def largest(chiplets: Chiplets) -> jax.Array | np.ndarray:
