@@ -56,7 +56,8 @@ from mohamjax.schedule.decision import Decision
 from mohamjax.schedule.decision import decide as decide_rows
 from mohamjax.schedule.design import padded
 from mohamjax.search.listener import Listener
-from mohamjax.search.search import Search, SearchResult
+from mohamjax.search.result import SearchResult
+from mohamjax.search.search import Search
 from mohamjax.search.settings import BUDGETS, Settings, changed
 from mohamjax.unico.choices import chosen_space, settings
 from mohamjax.unico.problem import CodesignProblem

@@ -30,7 +30,7 @@ from mohamjax.reader import found
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
 from mohamjax.schedule.measures import measure_named
-from mohamjax.search.search import SearchResult
+from mohamjax.search.result import SearchResult
 from mohamjax.search.stores import HISTORY_COLUMNS
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"

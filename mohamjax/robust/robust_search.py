@@ -36,7 +36,8 @@ from mohamjax.search.listener import Listener, heard
 from mohamjax.search.plans import Plan
 from mohamjax.search.remap import with_room
 from mohamjax.search.representatives import chosen_rows
-from mohamjax.search.search import Explored, Search, SearchResult, mapped
+from mohamjax.search.result import SearchResult
+from mohamjax.search.search import Explored, Search, mapped
 from mohamjax.search.settings import Settings
 from mohamjax.search.spread import check_islands
 from mohamjax.search.stores import CheckpointStore

@@ -9,8 +9,9 @@ from mohamjax.search.generations import Generations, Progress
 from mohamjax.search.listener import Listener
 from mohamjax.search.moham import genetic_problem, log_hypervolume
 from mohamjax.search.plan_operators import MOST_RATES, PlanRates
+from mohamjax.search.result import SearchResult
 from mohamjax.search.sampling import sample_designs
-from mohamjax.search.search import Search, SearchResult, compile_search
+from mohamjax.search.search import Search, compile_search
 from mohamjax.search.seeding import list_designs, seed_designs
 from mohamjax.search.settings import BUDGETS, PRESETS, Budget, Settings, preset_package, usual_budget
 from mohamjax.search.spread import check_islands

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,18 +24,16 @@ from mohamjax.mapper.config import MapperProgress
 from mohamjax.mapper.layer_mapper import LayerMapper, TableStore
 from mohamjax.mapping import MappingTables, Wires, recast
 from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
-from mohamjax.problem.goals import Goals
 from mohamjax.problem.resolved import LIMIT_TOLERANCE, Reached, keeps, out_of_reach, unmet
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.devices import Devices, DevicesLike, agreed, chosen_devices, gathered, is_first
 from mohamjax.runtime.programs import machinery
 from mohamjax.runtime.struct import plain, shown_briefly, take
 from mohamjax.schedule import Design, DesignFile, Evaluated, reevaluate, scenario_bounds
-from mohamjax.schedule.bounds import Bounds, least_latency
+from mohamjax.schedule.bounds import least_latency
 from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
-from mohamjax.schedule.front_bounds import Certificate, certify
-from mohamjax.schedule.measures import DEFAULT, box_share, offsets
+from mohamjax.schedule.measures import DEFAULT, offsets
 from mohamjax.schedule.own_measures import Limit, value_of
 from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import MohamConfig
@@ -52,6 +49,7 @@ from mohamjax.search.plans import Plan
 from mohamjax.search.precompile import Precompilation
 from mohamjax.search.remap import Remapper
 from mohamjax.search.representatives import chosen_rows
+from mohamjax.search.result import SearchResult
 from mohamjax.search.resumed import (
     check_grown,
     check_same_search,
@@ -69,70 +67,6 @@ from mohamjax.text import plural
 from mohamjax.workload import Ensemble
 
 _STOPPED = "stopped by hand; writing what was found"
-
-
-@shown_briefly
-@dataclasses.dataclass(frozen=True)
-class SearchResult:
-    """What a search found; `mj.write_results` makes a results folder of it.
-
-    Attributes:
-        front: non-dominated designs in double precision, by rising latency.
-        history: one row per generation, the columns of `history.csv`.
-        config: everything needed to repeat the search; plain data.
-        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s`, of it `closing_s`,
-            `reevaluation_s`, `ordering_s`; and `designs_per_s`.
-        tables: the Pareto tables that the search used.
-        interrupted: the search was stopped by hand before its end.
-        plans: of the front's designs, leading axis `[N]`; None for a search of layers.
-        archive: the front of all that was evaluated, where `front` is that of the last population
-            (`MohamConfig.result`); None elsewhere.
-    """
-
-    front: Evaluated
-    history: list[dict[str, Any]]
-    config: dict[str, Any]
-    timings: dict[str, float]
-    tables: MappingTables
-    interrupted: bool
-    plans: Plan | None = None
-    archive: Evaluated | None = None
-
-    @property
-    def hypervolume(self) -> float:
-        """Share of the search's box that the front dominates, on log axes, in double precision."""
-        return box_share(
-            self.front.objectives + self.front.offsets, self.config["ideal_point"], self.config["reference_point"]
-        )
-
-    @property
-    def best(self) -> int:
-        """Row of the front's design that has least of the number that was minimised.
-
-        Raises:
-            InputError: a front was searched and no one number (`objective`).
-        """
-        search, weights = self.config["search"], self.config["weights"]
-        if search["objective"] == "front":
-            remedy = 'search with another, such as "product", or let mj.decide choose by a target'
-            raise InputError("is a front, of which no design is the best", argument="objective", remedy=remedy)
-        goals = Goals(tuple(search["objectives"]), objective=search["objective"], weights=tuple(weights))
-        values = np.maximum(self.front.objectives + self.front.offsets, np.finfo(float).tiny)
-        return int(np.argmin(np.sum(np.log(values) * goals.exponents, axis=1)))
-
-    @functools.cached_property
-    def bounds(self) -> Bounds:
-        """What no design over the mappings goes below."""
-        return self.front.bounds(self.config["search"]["max_chiplets"])
-
-    @functools.cached_property
-    def certificate(self) -> Certificate | None:
-        """How near the front is to what is possible over the mappings; None where the objectives are not the three."""
-        if self.front.measures != DEFAULT:
-            return None
-        limits = self.front.front_bounds(self.config["search"]["max_chiplets"])
-        box = self.config["ideal_point"], self.config["reference_point"]
-        return certify(limits, self.front.reports.objectives, *box)
 
 
 @shown_briefly
