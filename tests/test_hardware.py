@@ -150,10 +150,9 @@ def test_rules_of_every_template(template):
             assert not rule.order or sorted(rule.order) == sorted(DIMS)
             if layer_type == "rnn":
                 assert "P" not in rule.spatial_x | rule.spatial_y
-        # Groups run side by side only where every child has buffers of its own for all three data spaces. The example
-        # is no chip: its buffer sends every child inputs of its own, at the bandwidth of its port.
+        # Groups run side by side only where every child has buffers of its own for all three data spaces.
         for i, rule in enumerate(per_level):
-            if "G" in rule.spatial_x | rule.spatial_y and template.name != "my-npu":
+            if "G" in rule.spatial_x | rule.spatial_y:
                 assert np.any([level.keep for level in template.levels[:i]], axis=0).all()
         # Groups are temporal in the off-chip memory and in the buffer next to it only.
         assert not any("G" in rule.temporal for rule in per_level[:-2])
@@ -319,7 +318,7 @@ def test_bad_template_is_one_line_that_says_where(path, value, parts):
 def test_a_template_where_nothing_fits():
     data = changed(("levels", 2, "keep"), list(DATA_SPACES))
     data["levels"][2] |= {"capacity_words": 2, "block_words": 1}
-    with pytest.raises(InputError, match="level Weights keeps 3 data spaces and has room for 2 word"):
+    with pytest.raises(InputError, match="level Operands keeps 3 data spaces and has room for 2 word"):
         template_from_dict(data, file="mine.yaml")
     assert "does not run a dwconv layer" in str(fits(load_template("eyeriss-released"), "dwconv"))
 
@@ -392,7 +391,7 @@ def test_costs_of_the_packaged_templates():
 
 
 def test_resize_by_hand():
-    template = one(3)  # Accumulators, Weights, Buffer, DRAM, two padded levels
+    template = one(3)  # Accumulators, Operands, Buffer, DRAM, two padded levels
     capacity = jnp.asarray([16.0, 260, 4096, 5, 7, 7])
     fanout = jnp.asarray([[2.0, 1], [1, 1], [3, 5], [1, 1], [9, 9], [9, 9]])
     machine = jit_resize(template, TECHNOLOGY, capacity, fanout)

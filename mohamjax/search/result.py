@@ -21,9 +21,7 @@ from mohamjax.schedule.front_bounds import Certificate, certify
 from mohamjax.schedule.measures import DEFAULT, box_share
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.plans import Plan
-from mohamjax.search.resumed import (
-    named_rates,
-)
+from mohamjax.search.resumed import named_rates
 from mohamjax.search.settings import Settings
 
 
