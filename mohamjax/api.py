@@ -260,7 +260,7 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
         True
     """
     if isinstance(front, SearchResult):
-        return decide_rows(front_rows(front.front), target, front.certificate)
+        return decide_rows(front_rows(front.front), target, lambda: front.certificate)
     if not isinstance(front, str | os.PathLike):
         raise InputError(
             f"is of the type {type(front).__name__}",

@@ -170,7 +170,7 @@ def test_a_search_ends_with_it():
         return mj.search(problem, made, budget="tiny", seed=1, end_orders=rounds, **sizes)
 
     without, with_it, again = searched(0), searched(4), searched(4)
-    assert "ordering" not in without.config and without.timings["ordering_s"] == pytest.approx(0, abs=0.05)
+    assert "ordering" not in without.config
     assert with_it.config["ordering"]["changed"] > 0 and with_it.timings["ordering_s"] > 0
     assert with_it.config["ordering"] == again.config["ordering"]
     assert np.array_equal(with_it.front.objectives, again.front.objectives)

@@ -9,12 +9,16 @@ import re
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
 from test_extending import PAGE, SIZES, problem
 
 import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io import write_results
+from mohamjax.problem.resolved import Demand
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule.measures import kinds_of, measure_named
 
@@ -102,7 +106,7 @@ def test_a_limit_is_kept_and_said_where_nothing_keeps_it(given):
     after = np.asarray(kept.front.reports.chiplets.area).max(axis=1) * 1e-6
     assert after.max() <= bound * (1 + 1e-9) < before.max()
     assert kept.config["search"]["limits"] == [f"largest<={bound:g}"]
-    with pytest.raises(InputError, match=r"no design keeps the requirements.*limits\.largest"):
+    with pytest.raises(InputError, match=r"no design keeps the requirements.*limits\.own\.largest"):
         mj.search(*given, "tiny", limits=mj.Limit("largest", largest, bound * 1e-6), **SIZES)
 
 
@@ -122,6 +126,34 @@ def test_functions_that_give_no_number_are_refused_before_the_search(given, kind
         mj.search(*given, "tiny", objectives=("latency", mj.Objective("x", function, (1, 2))), **SIZES)
     with pytest.raises(InputError, match=told.replace("own:x", "x<=1")):
         mj.search(*given, "tiny", limits=mj.Limit("x", function, 1), **SIZES)
+
+
+def test_functions_are_checked_before_anything_is_mapped(given, monkeypatch):
+    def mapped(*_, **__):
+        raise AssertionError("mapped")
+
+    monkeypatch.setattr("mohamjax.mapper.layer_mapper.LayerMapper.search", mapped)
+    with pytest.raises(InputError, match="its function returns float32"):
+        mj.search(given[0], budget="tiny", limits=mj.Limit("x", lambda report: report.objectives, 1), **SIZES)
+
+
+@pytest.mark.parametrize("name", ["n_simba", "latency_s_resnet50", "energy_J", "n_chiplets"])
+def test_a_column_of_front_csv_is_no_name_of_an_objective(given, name):
+    with pytest.raises(InputError, match="the name is taken"):
+        mj.search(*given, "tiny", objectives=("latency", mj.Objective(name, largest, (1, 2))), **SIZES)
+
+
+def test_objectives_keep_their_functions_in_copies():
+    objective = mj.Objective("edp", energy_delay, (1e-9, 1.0))
+    assert copy.copy(objective).function is copy.deepcopy(objective).function is energy_delay
+
+
+@settings(deadline=None)
+@drawn(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9), st.floats(1e-6, 1e6))
+def test_limits_of_values_of_any_sign(values, bound):
+    """The check in double precision keeps what the search's keeps: values at or below the bound, zero and less too."""
+    demand = Demand("limits.own.x", np.asarray(values), bound, True)
+    assert ((demand.excess == 0) == (np.asarray(values) <= bound * (1 + 2e-9))).all()
 
 
 @pytest.mark.slow

@@ -274,8 +274,10 @@ class ListScheduler:
 
     def _work(self, duration: np.ndarray) -> np.ndarray:
         """`[B, L]`, of each layer the sum of the durations `[B, L]` of its network."""
-        own = self.network == np.arange(self.network.max(initial=-1) + 1)[:, None]
-        return (duration @ own.T)[:, self.network]
+        networks = range(self.network.max(initial=-1) + 1)
+        # Sums in a fixed order: a product of matrices rounds otherwise from machine to machine, and equal networks tie.
+        sums = [np.ascontiguousarray(duration[:, self.network == n]).sum(axis=1) for n in networks]
+        return np.stack(sums, axis=1)[:, self.network] if sums else duration
 
 
 def padded_rows(rows: Sequence[Sequence[int]], length: int, filler: int) -> np.ndarray:

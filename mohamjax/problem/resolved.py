@@ -344,9 +344,9 @@ class Demand:
         if self.key in _TENANT_KEYS:
             return np.maximum(self.reached - self.bound - _ROUNDING * np.abs(self.reached), 0.0)
         if self.key.startswith("limits"):
-            with np.errstate(divide="ignore"):  # what costs nothing keeps every limit
-                over = np.log(self.reached / self.bound)
-                excess = np.maximum((over if self.upper else -over) - _ROUNDING, 0.0)
+            # What is zero or less keeps every upper limit; NaN stays NaN.
+            over = np.log(np.maximum(self.reached, np.finfo(float).tiny) / self.bound)
+            excess = np.maximum((over if self.upper else -over) - _ROUNDING, 0.0)
             return np.where(np.isnan(excess), np.inf, excess)  # the power of a design without a result
         return np.maximum(self.reached - self.bound if self.upper else self.bound - self.reached, 0)
 
@@ -404,7 +404,7 @@ def demands(resolved: ResolvedRequirements, reached: Reached) -> list[Demand]:
                 found.append(Demand(f"limits.chiplet.{key}", most[:, k], upper, True))
             if lower > 0:
                 found.append(Demand(f"limits.least_chiplet.{key}", least[:, k], lower, False))
-    found += [Demand(f"limits.{name}", values, most, True) for name, values, most in own]
+    found += [Demand(f"limits.own.{name}", values, most, True) for name, values, most in own]
     kinds = [(template == t).sum(axis=1) for t in range(len(resolved.templates))]
     keys = [*(f"chiplets.templates.{t.name}" for t in resolved.templates), "chiplets"]
     for key, count, least, most in zip(

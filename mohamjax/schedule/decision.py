@@ -12,7 +12,7 @@ import dataclasses
 import math
 import re
 from collections import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -242,13 +242,18 @@ def networks_of(rows: Sequence[Row]) -> list[str]:
     return [column.removeprefix(prefix) for column in rows[0] if column.startswith(prefix)]
 
 
-def decide(rows: Sequence[Row], target: str, certificate: Certificate | None = None) -> Decision:
+def decide(
+    rows: Sequence[Row],
+    target: str,
+    certificate: Certificate | Callable[[], Certificate | None] | None = None,
+) -> Decision:
     """The designs of a front that keep a target, those of them to look at, and what a step beyond would cost.
 
     Args:
         rows: of `front.csv`, of `io.front_rows` or `io.read_results`.
         target: see `read_target`.
-        certificate: bounds of the search, which may prove that no design keeps the target.
+        certificate: bounds of the search, which may prove that no design keeps the target; or a function that works them
+            out, called only where no design does.
 
     Raises:
         InputError: the target cannot be read, or there is no design.
@@ -260,7 +265,8 @@ def decide(rows: Sequence[Row], target: str, certificate: Certificate | None = N
     kept = np.flatnonzero(np.all([clause.kept(rows) for clause in clauses], axis=0))
     if not kept.size:
         excess = np.sum([clause.excess(rows) for clause in clauses], axis=0)
-        hopeless = None if certificate is None else certificate.out_of_reach(_most(clauses))
+        bounds = certificate() if callable(certificate) else certificate
+        hopeless = None if bounds is None else bounds.out_of_reach(_most(clauses))
         return Decision(rows, clauses, (), {}, (), int(np.argmin(excess)), hopeless)
     columns = {name: np.asarray([row[name] for row in rows], float) for name in _LEAST_OF.values()}
     # Ties go to the design that is better in the two others.

@@ -278,7 +278,8 @@ def check_measures(names: Sequence[str], application: ApplicationModel) -> tuple
             choice(network, [n.name for n in networks], what="network", argument=_ARGUMENT)
     taken = {"design_id", "n_chiplets", *(measure.column for measure in MEASURES.values())}
     for measure in found:
-        if measure.name.startswith(OWN) and (measure.column in taken or measure.label in MEASURES):
+        of_others = measure.column in taken or measure.column.startswith(("n_", "latency_s_"))  # of front.csv
+        if measure.name.startswith(OWN) and (of_others or measure.label in MEASURES):
             raise InputError(f"{measure.name}: the name is taken", argument=_ARGUMENT, remedy="give it another name")
         if complaint := measure.asks(application):
             raise InputError(complaint[0], argument=_ARGUMENT, remedy=complaint[1])

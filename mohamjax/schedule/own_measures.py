@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -51,6 +51,9 @@ class _Told(str):
     def _content(self) -> tuple[Any, ...]:
         return tuple(sorted(vars(self).items()))
 
+    def __copy__(self) -> Self:
+        return self
+
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
@@ -64,8 +67,10 @@ def _checked(name: object, function: object, unit: object) -> None:
         raise InputError(
             f"is {name!r:.80}", argument="name", remedy="begin with a letter, then letters, digits, _ and -, 40 at most"
         )
-    if not callable(function):
-        raise InputError(f"is {function!r:.80}, no function", argument="value", remedy="give a function of a report")
+    if not callable(function) or not isinstance(function, Hashable):
+        raise InputError(
+            f"is {function!r:.80}, no function with a hash", argument="value", remedy="give a function of a report"
+        )
     if not isinstance(unit, str) or len(unit) > 20 or any(sign in unit for sign in "[]\n"):
         raise InputError(f"is {unit!r:.80}", argument="unit", remedy="give a short text without brackets")
 

@@ -217,7 +217,6 @@ def _problem(
     by_volume: bool,
     limits: tuple[Limit, ...],
 ) -> Problem:
-
     def evaluate_one(individual: Design | Instances | Planned, space: DesignSpace) -> jax.Array:
         design = designs_of(individual)
         if space.models is not None:

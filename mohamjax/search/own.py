@@ -1,6 +1,8 @@
-"""Checks of the objectives and limits of a user's own, before a search and on what it found."""
+"""Checks of the objectives and limits of a user's own, before anything is mapped and on what a search found."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -10,6 +12,7 @@ from mohamjax.problem import DesignSpace
 from mohamjax.schedule import Design, Evaluated, report
 from mohamjax.schedule.own_measures import Limit, Objective, check_functions
 from mohamjax.search.config import MohamConfig
+from mohamjax.text import plural
 
 OWN_KINDS = (Objective, Limit)
 
@@ -37,20 +40,28 @@ def check_own(config: MohamConfig, space: DesignSpace) -> None:
     check_functions(config.limits, found, "limits")
 
 
-def check_own_values(evaluated: Evaluated) -> None:
-    """Complains about values of which a front cannot be made, of the user's own objectives.
+def with_own_values(evaluated: Evaluated, announce: Callable[[str], None]) -> np.ndarray:
+    """`[N]` bool, designs of whose own objectives a front can be made; they are not lost for the sake of the others.
 
     Args:
         evaluated: designs that a search found.
+        announce: told how many have a value that is not finite, or that has no logarithm.
 
     Raises:
-        InputError: a value is not finite though the design runs, or has no logarithm.
+        InputError: there is no other.
     """
     own = [m for m, name in enumerate(evaluated.measures) if isinstance(name, Objective)]
     if not own:
-        return
+        return np.ones(len(evaluated), bool)
     runs = np.isfinite(np.asarray(evaluated.reports.objectives)).all(axis=1)
-    values = evaluated.objectives[runs]
+    values, offsets = evaluated.objectives, np.asarray(evaluated.offsets)
+    good = (np.isfinite(values[:, own]) & (values[:, own] + offsets[own] > 0)).all(axis=1)
+    if (good & runs).any() or not runs.any():
+        if lost := int((~good & runs).sum()):
+            names = ", ".join(evaluated.measures[m] for m in own)
+            announce(f"{plural(lost, 'design')} left out, of which {names} is not finite or has no logarithm")
+        return np.asarray(good)
+    values = values[runs]
     for m in own:
         name, lacking = evaluated.measures[m], values[~np.isfinite(values[:, m]), m]
         if lacking.size:
@@ -64,3 +75,4 @@ def check_own_values(evaluated: Evaluated) -> None:
                 f"{name} is {low:.6g}, and fronts are measured on log axes",
                 argument="objectives", remedy=f"give mj.Objective an `offset` above {max(-low, 0.0):.6g}",
             )  # fmt: skip
+    return np.asarray(good)

@@ -61,7 +61,7 @@ class SearchResult:
 
     @property
     def best(self) -> int:
-        """Row of the front's design that has least of the number that was minimised.
+        """Row of the front's design that has least of the number that was minimised, in double precision.
 
         Raises:
             InputError: a front was searched and no one number (`objective`).

@@ -128,6 +128,8 @@ def check_same_search(saved: Checkpoint | None, marks: abc.Mapping[str, object])
     """
     if saved is None or all(saved.meta.get(name) == mark for name, mark in marks.items()):
         return
+    if "fingerprint" in saved.meta and "parts" not in saved.meta:
+        raise saved.refused("of an earlier version of mohamjax")
     theirs, ours = saved.meta.get("parts"), marks.get("parts")
     differing: list[str] = []
     if isinstance(theirs, dict) and isinstance(ours, dict):

@@ -41,9 +41,9 @@ from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.listener import Listener, heard
 from mohamjax.search.moham import designs_of
 from mohamjax.search.ordering import Ordering, orderings, reordered, replaced
-from mohamjax.search.own import OWN_KINDS, check_own, check_own_values
+from mohamjax.search.own import OWN_KINDS, check_own, with_own_values
 from mohamjax.search.places import Closing
-from mohamjax.search.precompile import Precompilation
+from mohamjax.search.precompile import Precompilation, made_up_tables
 from mohamjax.search.remap import Remapper
 from mohamjax.search.representatives import chosen_rows
 from mohamjax.search.result import Explored, SearchResult, record_of
@@ -161,6 +161,8 @@ class Search:
         if self.designs is not None:
             check_injected(self.designs, self.problem.application, self.problem.resolved.templates)
         self._keys = search_keys(settings.seed)
+        if own:
+            self._check_own()
         self._marks = search_marks(self.problem, settings, self.designs, self.ensemble)
         self._saved: Checkpoint | None = None
         self._precompilation: Precompilation | None = None
@@ -173,6 +175,15 @@ class Search:
         if self._saved is None:
             # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
             self._listener.announce("no checkpoint yet; starting from the beginning")
+
+    def _check_own(self) -> None:
+        """Checks the user's own functions on a space of the shapes that the search will have."""
+        problem, tables = self.problem.cast(jnp.float32), self.tables
+        if tables is None:
+            layers, templates = problem.application.unique_layers, problem.resolved.templates
+            tables = made_up_tables(layers, templates, problem.technology, 1)
+        config = self.settings.moham
+        check_own(config, problem.space(self._keys[1], tables, self.settings.goals, orders=config.orders))
 
     def map(self) -> None:
         """Maps every unique layer on every template, or takes the tables that are given; the user's designs join."""
@@ -214,7 +225,6 @@ class Search:
             hopeless = out_of_reach(problem.resolved, floor, LIMIT_TOLERANCE)
             if hopeless is not None:
                 raise hopeless
-        check_own(config, space)
         seeds = seed_designs(problem, tables, config, space.evaluation.unique.shape[0], injected=self._injected)
         self._marks["tables"] = tables_hash(tables, seeds)
         check_same_search(self._saved, self._marks)
@@ -414,20 +424,21 @@ class Search:
             )  # fmt: skip
 
         evaluated, archive = again(explored.designs), None
-        limits = self.settings.moham.limits
-        check_own_values(evaluated)
+        limits, announce = self.settings.moham.limits, self._listener.announce
+        sound = with_own_values(evaluated, announce)
         if explored.archive is not None:
             archive = again(explored.archive)
-            archive = archive.take(np.flatnonzero(keeps(resolved, _reached(archive, limits))))
+            kept = keeps(resolved, _reached(archive, limits)) & with_own_values(archive, announce)
+            archive = archive.take(np.flatnonzero(kept))
             archive = archive.take(front_index(archive.objectives))
         reached = _reached(evaluated, limits)
-        within = np.flatnonzero(keeps(resolved, reached))
+        within = np.flatnonzero(keeps(resolved, reached) & sound)
         if not within.size:
             raise unmet(resolved, reached, kept=self.checkpoint is not None, window=self.settings.within is not None)
         front = within[front_index(evaluated.take(within).objectives)]
         whole = evaluated.take(front)
         closed = None if explored.closed is None else explored.closed[front]
-        few = chosen_rows(whole.objectives, whole.offsets, explored.box, self.settings, self._listener.announce, closed)
+        few = chosen_rows(whole.objectives, whole.offsets, explored.box, self.settings, announce, closed)
         reevaluation_s = time.perf_counter() - tick
         shown, ordering = self._ordered(whole.take(few), len(evaluated))
         last = front_index(shown.objectives)
