@@ -252,8 +252,8 @@ def decide(
     Args:
         rows: of `front.csv`, of `io.front_rows` or `io.read_results`.
         target: see `read_target`.
-        certificate: bounds of the search, which may prove that no design keeps the target; or a function that works them
-            out, called only where no design does.
+        certificate: bounds of the search, which may prove that no design keeps the target; or a function that gives
+            them, called only where no design does.
 
     Raises:
         InputError: the target cannot be read, or there is no design.
