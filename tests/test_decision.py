@@ -69,6 +69,14 @@ def test_frames_per_second_of_a_network_are_one_over_its_latency():
     assert decide(rows, "fps>=20").kept == (1,)
 
 
+def test_a_period_can_be_demanded_where_it_was_searched():
+    rows = [{**row(0, 0.05, 1.0, 3.0), "period_s": 0.03}, {**row(1, 0.04, 1.0, 2.0), "period_s": 0.04}]
+    assert decide(rows, "period<=33ms").kept == (0,)
+    assert decide(rows, "period<=10ms").missed == "period<=10ms (it reaches 30 ms)"
+    with pytest.raises(InputError, match="names what was not searched"):
+        decide([row(0, 0.05, 1.0, 3.0)], "period<=33ms")
+
+
 def test_of_equal_areas_the_better_design_is_named():
     rows = [row(0, 2.0, 1.0, 1.0), row(1, 1.0, 1.0, 1.0), row(2, 0.5, 9.0, 3.0)]
     assert decide(rows, "latency<=5s").named == {"smallest": 1, "most frugal": 1, "fastest": 2}

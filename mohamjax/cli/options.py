@@ -232,7 +232,7 @@ def add_workload(parser: Arguments) -> None:
 
 TARGET_HELP = (
     "what a system must do, in quotes: demands with commas between them, such as 'latency<=33ms,area<=20mm2' or "
-    "'fps:NETWORK>=30', of latency, latency:NETWORK, energy, area, power, fps and fps:NETWORK"
+    "'fps:NETWORK>=30', of latency, latency:NETWORK, energy, area, power, fps, fps:NETWORK and a searched period"
 )
 
 

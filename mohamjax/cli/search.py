@@ -349,7 +349,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
         problem = problem_of(arguments, application, application)
         settings.goals.check(application)
         if arguments.target is not None:
-            read_target(arguments.target, [network.name for network in application.networks])
+            read_target(arguments.target, [n.name for n in application.networks], settings.goals.objectives)
         return settings, problem, _injected(arguments, problem)
 
     settings, problem, designs = read() if devices is None else devices.in_all(read)

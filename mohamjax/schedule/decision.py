@@ -29,12 +29,14 @@ _UNITS = {
     "area": {"mm2": 1.0, "mm^2": 1.0, "cm2": 100.0},
     "power": {"W": 1.0, "mW": 1e-3},
     "fps": {"": 1.0},
+    "period": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
 }
 """What a target may speak of, its units and their factors to s, J, mm^2, W and frames per second."""
 
 _CLAUSE = re.compile(
     r"(?P<name>[A-Za-z]+)(?::(?P<network>.+?))?\s*(?P<sign><=|>=)\s*(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z]\S*)?"
 )
+_PERIOD = "period_s"
 _EXAMPLE = "write such as latency<=33ms,area<=20mm2 or fps:NETWORK>=30"
 _ARGUMENT = "target"
 
@@ -51,7 +53,7 @@ class Clause:
 
     Attributes:
         text: as it was written.
-        name: `latency`, `energy`, `area`, `power` or `fps`.
+        name: `latency`, `energy`, `area`, `power`, `fps` or, where it was searched, `period`.
         network: the network whose latency or frames per second are meant; None for all of them together.
         bound: in s, J, mm^2, W or frames per second.
         unit: as it was written.
@@ -67,7 +69,7 @@ class Clause:
         """`[N]` float, what designs reach, in the unit of the bound."""
         if self.name == "power":
             return np.asarray([row["energy_J"] / row["latency_s"] for row in rows], float)
-        column = {"energy": "energy_J", "area": "area_mm2"}.get(self.name, "latency_s")
+        column = {"energy": "energy_J", "area": "area_mm2", "period": _PERIOD}.get(self.name, "latency_s")
         if self.network is not None:
             column = f"latency_s_{self.network}"
         values = np.asarray([row[column] for row in rows], float)
@@ -178,14 +180,15 @@ class Decision:
         }
 
 
-def read_target(text: str, networks: Sequence[str]) -> tuple[Clause, ...]:
+def read_target(text: str, networks: Sequence[str], objectives: Sequence[str] = ()) -> tuple[Clause, ...]:
     """The demands of a target.
 
     Args:
         text: demands with commas between them: a name of `latency`, `energy`, `area`, `power` or `fps`, for latency and
             fps perhaps `:NETWORK`, then `<=` (`>=` for fps) and a number with its unit. Frames per second are one over
-            the latency, of all networks or of one.
+            the latency, of all networks or of one; `period` is known where it is an objective.
         networks: their names.
+        objectives: of the search.
 
     Raises:
         InputError: a demand cannot be read, or names no network.
@@ -194,7 +197,14 @@ def read_target(text: str, networks: Sequence[str]) -> tuple[Clause, ...]:
     parts = re.findall(r"[^<>]+[<>]=[^,<>]*(?:,|$)", text)
     if not parts or "".join(parts) != text:
         raise InputError(f"cannot be read: {text!r}", argument=_ARGUMENT, remedy=_EXAMPLE)
-    return tuple(_clause(part.removesuffix(",").strip(), networks) for part in parts)
+    clauses = tuple(_clause(part.removesuffix(",").strip(), networks) for part in parts)
+    if "period" not in objectives and (asked := [clause.text for clause in clauses if clause.name == "period"]):
+        raise InputError(
+            f"{asked[0]!r} names what was not searched",
+            argument=_ARGUMENT,
+            remedy="search with period among the argument `objectives`, or demand fps, one over the latency",
+        )
+    return clauses
 
 
 def _clause(text: str, networks: Sequence[str]) -> Clause:
@@ -230,7 +240,7 @@ def _most(clauses: Sequence[Clause]) -> tuple[float, float, float]:
     """
     limits: dict[str, float] = dict.fromkeys(("latency", "energy", "area"), math.inf)
     for clause in clauses:
-        if clause.network is None and clause.name != "power":
+        if clause.network is None and clause.name not in ("power", "period"):
             name, bound = ("latency", 1 / clause.bound) if clause.name == "fps" else (clause.name, clause.bound)
             limits[name] = min(limits[name], bound)
     return limits["latency"], limits["energy"], limits["area"]
@@ -261,7 +271,7 @@ def decide(
     if not rows:
         raise InputError("there are no designs to choose from", item="front", remedy="give a front that holds some")
     rows = [{**row, "design_id": int(row["design_id"])} for row in rows]
-    clauses = read_target(target, networks_of(rows))
+    clauses = read_target(target, networks_of(rows), ("period",) if _PERIOD in rows[0] else ())
     kept = np.flatnonzero(np.all([clause.kept(rows) for clause in clauses], axis=0))
     if not kept.size:
         excess = np.sum([clause.excess(rows) for clause in clauses], axis=0)
