@@ -46,8 +46,8 @@ def twice(rows):
 # --------------------------------------------------------------------------------------------------------- designs/1
 
 SECOND = {
-    "the first's": (0, "also that of the design at place 0"),
-    "the first's, as a text": ("0", "also that of the design at place 0"),
+    "the first's": (0, "also that of the entry at place 0"),
+    "the first's, as a text": ("0", "also that of the entry at place 0"),
     "true": (True, "True is neither"),
     "a list": ([0], "[0] is neither"),
     "a table": ({"a": 1}, "neither"),

@@ -243,7 +243,7 @@ del_ = object()
     ("path", "value", "words"),
     [
         (["duration"], del_, ["cases[0].duration", "is missing"]),
-        (["name"], del_, ["cases[0].name", "is missing"]),
+        (["name"], ["a"], ["cases[0]", "is neither a whole number nor a text"]),
         (["duration", 1], -4, ["cases[0].duration[1]", "-4 is too small"]),
         (["duration", 1], float("nan"), ["duration[1]", "found nan"]),
         (["duration", 1], float("inf"), ["duration[1]", "finite"]),
@@ -284,7 +284,7 @@ def test_bad_cases(tmp_path, path, value, words):
         (["schedules", 0, "order", 0], "pool", ["schedules[0].order[0]", "no job 'pool'"]),
         (["schedules", 0, "accelerator", 0], "huge", ["schedules[0].accelerator[0]", "no accelerator 'huge'"]),
         (["schedules", 0, "accelerator", 1], "big", ["accelerator[1]", "'fc' cannot run on 'big'", "small"]),
-        (["schedules", 1, "name"], "one", ["schedules[1]", "also the name"]),
+        (["schedules", 1, "name"], "one", ["schedules[1]", "also that of the entry at place 0"]),
         (["jobs", 2, "predecessors"], ["end"], ["jobs[2]", "wait for each other"]),
         (["jobs", 2, "predecessors"], ["pool"], ["jobs[2]", "no job 'pool'"]),
         (["jobs", 1, "energy_J"], del_, ["jobs[1]", "energy_J", "is missing"]),
@@ -383,12 +383,14 @@ def test_a_broken_schedule_is_a_row_and_the_others_go_on(tmp_path, capsys):
     """As in a table of many files: the reason names the place and the remedy."""
     bad = {"name": "bad", "order": ["conv", "fc", "end"], "accelerator": ["big", "big", "small"]}
     short, nameless = {"name": "short", "order": ["conv"]}, {"order": [0, 1, 2], "accelerator": [0, 1, 1]}
-    table = _TABLE | {"schedules": [_TABLE["schedules"][0], bad, short, nameless, 7, _TABLE["schedules"][1]]}
+    first, second = _TABLE["schedules"]
+    table = _TABLE | {"schedules": [first, bad, short, nameless, 7, second, first, nameless | {"name": 8}]}
     path, out = _write(tmp_path, table), tmp_path / "out.json"
     assert main(["evaluate", "schedules", str(path), "--timelines", "--out", str(out)]) == 0
     rows = json.loads(out.read_text())["schedules"]
-    assert [row["name"] for row in rows] == ["one", "bad", "short", 3, 4, "two"]
-    assert [row["makespan"] for row in rows] == [12, None, None, None, None, 24]
+    assert [row["name"] for row in rows] == ["one", "bad", "short", 3, 4, "two", "one", 8]
+    assert [row["makespan"] for row in rows] == [12, None, None, 12, None, 24, None, 12]
+    assert "its identifier one is also that of the entry at place 0" in rows[6]["reason"]
     reason = "schedules[1].accelerator[1]: job 'fc' cannot run on 'big'; choose small"
     assert rows[1] == {"name": "bad", "makespan": None, "energy_J": None, "reason": reason}
     told = capsys.readouterr().err
@@ -397,7 +399,9 @@ def test_a_broken_schedule_is_a_row_and_the_others_go_on(tmp_path, capsys):
     assert main(["evaluate", "schedules", str(path), str(path), "--out", str(tmp_path / "rows.csv")]) == 0
     with open(tmp_path / "rows.csv", newline="") as stream:
         found = list(csv.DictReader(stream))
-    assert [row["valid"] for row in found] == ["1", "0", "0", "1", "0", "1"] * 2
+    assert [row["valid"] for row in found] == [str(int(row["makespan"] is not None)) for row in rows] * 2
+    assert [row["design_id"] for row in found] == [str(row["name"]) for row in rows] * 2
+    assert [row["makespan"] for row in found if row["valid"] == "1"] == ["12.0", "12.0", "24.0", "12.0"] * 2
     assert found[1]["reason"] == "schedule bad.accelerator[1]: job 'fc' cannot run on 'big'; choose small"
 
 

@@ -24,7 +24,8 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, as_technology, technology_hash
 from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
 from mohamjax.io.design_rows import DesignRules, read_rows
-from mohamjax.io.designs_reader import header_rows, identifier, read_header
+from mohamjax.io.designs_reader import header_rows, read_header
+from mohamjax.io.entries import Place, identified
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, FLUID_FORMAT, JOB_TABLE_FORMAT, SCHEDULE_FORMAT, SUFFIXES
 from mohamjax.io.forms import DESIGN_PARTS
@@ -35,6 +36,7 @@ from mohamjax.io.schedules import (
     read_case,
     read_job_table,
     simulate_cases,
+    unfinished,
 )
 from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.reader import found, read_lines
@@ -42,7 +44,7 @@ from mohamjax.runtime.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import CYCLE_S, SizedDesign
 from mohamjax.schedule.batch import BLOCK, DesignEvaluator, Nests
-from mohamjax.schedule.fluid import DONE, REASONS
+from mohamjax.schedule.fluid import DONE
 from mohamjax.schedule.setup import Setup
 
 ROWS = 4 * BLOCK  # of a block that is read at once, for every device
@@ -147,7 +149,8 @@ class _TableJobs:
     """Schedules over one job table."""
 
     def __init__(self, table: JobTable, file: object, float32: bool, devices: Devices | None) -> None:
-        self._table, self._reader, self._float32 = table, TableSchedules(table, file), float32
+        self._table, self._reader, self._float32 = table, TableSchedules(table), float32
+        self._file = file
         self._devices, self._block = devices, BLOCK * _number(devices)
         self._unit = CYCLE_S if table.time_unit == "cycles" else 1.0
 
@@ -156,7 +159,7 @@ class _TableJobs:
         values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
         for i, (value, name) in enumerate(entries):
             try:
-                good.append((i, *self._reader.read(value, str(name))))
+                good.append((i, *self._reader.read(value, Place(self._file, f"schedule {name}"))))
             except InputError as error:
                 reasons[i] = error.reason
         for first in range(0, len(good), self._block):
@@ -166,7 +169,7 @@ class _TableJobs:
             objectives, _ = evaluate_table(self._table, order, where, float32=self._float32, devices=self._devices)
             for k, (i, *_rest) in enumerate(own):
                 if objectives.reason[k] != DONE:
-                    reasons[i] = REASONS[int(objectives.reason[k])]
+                    reasons[i] = unfinished(int(objectives.reason[k]), self._float32)
                     continue
                 makespan = float(objectives.makespan[k])
                 energy = np.nan if self._table.energy is None else float(objectives.energy[k])
@@ -185,7 +188,7 @@ class _Cases:
         values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
         for i, (value, name) in enumerate(entries):
             try:
-                good.append((i, read_case(value, None, str(name))))
+                good.append((i, read_case(value, Place(None, f"case {name}"))))
             except InputError as error:
                 reasons[i] = error.reason
         if good:
@@ -276,12 +279,11 @@ class _Sources:
         self, file: int, rows: Sequence[object], make: Made, start: int = 0, places: dict[str, int] | None = None
     ) -> Iterator[_Entry]:
         """Entries with their identifiers."""
-        places = {} if places is None else places
-        for i, row in enumerate(rows, start):
-            name, reason = identifier(row, i, places)
-            places.setdefault(str(name), i)
-            problem, value = (None, None) if reason else make(row, name)
-            yield _Entry(file, i, name, problem, value, reason, (i - start + 1) / len(rows))
+        for i, (name, row, fault) in enumerate(identified(rows, start, places), start):
+            problem, value = make(row, name) if fault is None else (None, None)
+            yield _Entry(
+                file, i, name, problem, value, "" if fault is None else str(fault), (i - start + 1) / len(rows)
+            )
 
     def _opened(
         self, document: dict[str, Any], name: str, path: pathlib.Path, lines: int | None

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mohamjax.errors import InputError, one_line
+from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.hardware import (
     PackageForm,
@@ -27,17 +27,16 @@ from mohamjax.hardware import (
     with_memory,
 )
 from mohamjax.io.design_rows import DesignRules, read_rows
+from mohamjax.io.entries import identified
 from mohamjax.io.files import check_format, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, JOB_FORMATS, SCHEDULE_FORMAT
-from mohamjax.io.forms import DESIGN_PARTS, DesignForm, DesignsForm, NetworkForm, SchedulesForm
+from mohamjax.io.forms import DESIGN_PARTS, DesignsForm, NetworkForm, SchedulesForm
 from mohamjax.io.nests import NestList
 from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
 from mohamjax.schedule.setup import Setup
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 from mohamjax.workload.scenario import named_beside
-
-_LONGEST_IDENTIFIER = 200
 
 
 @contextlib.contextmanager
@@ -49,28 +48,6 @@ def _named_in(file: object, item: str) -> Iterator[None]:
         inner = None if error.item is not None and item.startswith(error.item) else error.item
         told = ": ".join(part for part in (error.file, inner, error.message) if part)
         raise InputError(told, file=file, item=item, remedy=error.remedy) from None
-
-
-def identifier(row: object, number: int, known: abc.Mapping[str, int]) -> tuple[int | str, str]:
-    """What a design is called, and why it cannot be called what its file says; its place where it says nothing.
-
-    Args:
-        row: the design, as JSON has it or by its form.
-        number: its place in the file.
-        known: places of the designs before it, by identifier as text.
-    """
-    if isinstance(row, DesignForm):
-        given = row.design_id, row.name
-    else:
-        given = (row.get("design_id"), row.get("name")) if isinstance(row, abc.Mapping) else ()
-    name = next((one for one in given if one is not None), number)
-    text = isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _LONGEST_IDENTIFIER
-    if not text and (isinstance(name, bool) or not isinstance(name, int)):
-        told = one_line(repr(name))[:40]
-        return number, f"its identifier {told} is neither a whole number nor a text of one short line"
-    if str(name) in known:
-        return name, f"its identifier {name} is also that of the design at place {known[str(name)]} of the file"
-    return name, ""
 
 
 def layer_row(layer: Layer, network: int) -> dict[str, object]:
@@ -228,12 +205,10 @@ def read_designs(
     rows = header_rows(document, path)
     rules = DesignRules(setup)
     nests = NestList(document["mappings"], rules.store)
-    names, reasons, places = [], [], {}
-    for i, row in enumerate(rows):
-        name, reason = identifier(row, i, places)
+    names, reasons = [], []
+    for name, _, fault in identified(rows):
         names.append(name)
-        places.setdefault(str(name), i)
-        reasons.append(reason)
+        reasons.append("" if fault is None else str(fault))
     called = [i for i, reason in enumerate(reasons) if not reason]
     faults, designs, tile = read_rows([(rows[i], nests) for i in called], rules)
     for i, fault in zip(called, faults, strict=True):

@@ -6,8 +6,9 @@ from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, one_line
 from mohamjax.forms import Form, OpenForm, read_form
+from mohamjax.io.forms import CalledForm
 
 F = TypeVar("F", bound=Form | OpenForm)
 T = TypeVar("T")
@@ -23,7 +24,7 @@ class Place:
         """A place in this one."""
         return Place(self.file, f"{self.path}.{path}" if self.path else path)
 
-    def error(self, message: str, remedy: str) -> InputError:
+    def error(self, message: str, remedy: str | None) -> InputError:
         """A complaint about this place."""
         return InputError(message, file=self.file, item=self.path or None, remedy=remedy)
 
@@ -81,24 +82,67 @@ def _some(names: abc.Iterable[str]) -> str:
 
 
 Entry: TypeAlias = tuple[int | str, T | InputError]
-"""Name of an entry of a file, its place where it states none, and what is read of it, or why it is broken."""
+"""Identifier of an entry of a file, and what is read of it, or why it is broken."""
+
+_LONGEST_IDENTIFIER = 200
+
+
+def _identifier(row: object, number: int, known: abc.Mapping[str, int]) -> tuple[int | str, InputError | None]:
+    """What an entry is called, and why it cannot be called what its file says; its place where it says nothing.
+
+    Args:
+        row: the entry, as JSON has it or by its form.
+        number: its place in the file.
+        known: places of the entries before it, by identifier as text.
+    """
+    if isinstance(row, CalledForm):
+        given = row.design_id, row.name
+    else:
+        given = (row.get("design_id"), row.get("name")) if isinstance(row, abc.Mapping) else ()
+    name = next((one for one in given if one is not None), number)
+    text = isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _LONGEST_IDENTIFIER
+    if not text and (isinstance(name, bool) or not isinstance(name, int)):
+        told = one_line(repr(name))[:40]
+        told = f"its identifier {told} is neither a whole number nor a text of one short line"
+        return number, InputError(told, remedy="write one of the two")
+    if str(name) in known:
+        told = f"its identifier {name} is also that of the entry at place {known[str(name)]} of the file"
+        return name, InputError(told, remedy="give every one its own")
+    return name, None
+
+
+def identified(
+    rows: Iterable[object], start: int = 0, known: dict[str, int] | None = None
+) -> Iterator[tuple[int | str, object, InputError | None]]:
+    """Entries of a file with their identifiers, each as its identifier, the entry, and what is wrong with that identifier.
+
+    The identifier is the `design_id` or the `name` of the entry, or its place where it states neither.
+
+    Args:
+        rows: entries, as JSON has them or by their forms.
+        start: place of the first one in the file.
+        known: places of the entries before them, by identifier as text; these are added to it.
+    """
+    known = {} if known is None else known
+    for i, row in enumerate(rows, start):
+        name, fault = _identifier(row, i, known)
+        known.setdefault(str(name), i)
+        yield name, row, fault
 
 
 def entries_of(
     document: abc.Mapping[str, Any], key: str, file: object, read: Callable[[object, Place], T]
 ) -> Iterator[Entry[T]]:
     """The entries of a list of a document, one by one, so that a broken one spoils no other."""
-    places: dict[object, int] = {}
-    for i, row in enumerate(document[key]):
-        at, name = Place(file, f"{key}[{i}]"), row.get("name") if isinstance(row, abc.Mapping) else None
+    for i, (name, row, fault) in enumerate(identified(document[key])):
+        at = Place(file, f"{key}[{i}]")
         try:
+            if fault is not None:
+                raise at.error(fault.message, fault.remedy)
             value = read(row, at)
-            if places.setdefault(name, i) != i:
-                told = f"{name!r} is also the name of number {places[name]}"
-                raise at.at("name").error(told, "give every one its own name")
         except InputError as error:
             value = error
-        yield name if isinstance(name, str) and name else i, value
+        yield name, value
 
 
 def sound_entries(entries: Iterable[Entry[T]]) -> tuple[list[str], list[T]]:

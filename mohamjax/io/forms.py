@@ -92,7 +92,7 @@ Called = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class CalledForm(OpenForm):
-    """What a design is called."""
+    """What a design or schedule is called; its place in the file where it says nothing."""
 
     design_id: int | Called | None = None
     name: int | Called | None = None
@@ -211,10 +211,9 @@ class SchedulesForm(_WholeForm, kw_only=True):
 # ---------------------------------------------------------------- fluid-schedule/1
 
 
-class CaseForm(OpenForm):
+class CaseForm(CalledForm, kw_only=True):
     """A schedule with its costs written out: a list has an entry per job, accelerator or resource."""
 
-    name: Text
     duration: list[Cost]
     bytes: list[Cost]
     predecessors: list[list[Index]]
@@ -269,10 +268,9 @@ class JobForm(Form):
     target: Index | None = None
 
 
-class OrderForm(OpenForm):
+class OrderForm(CalledForm, kw_only=True):
     """A schedule: all jobs by priority, and where each runs, in the order of `jobs`."""
 
-    name: Text
     order: list[Reference]
     accelerator: list[Reference]
 

@@ -134,7 +134,6 @@ def _check_order(
 class _Case:
     """One schedule with its costs written out."""
 
-    name: str
     duration: np.ndarray
     bytes: np.ndarray
     predecessors: tuple[tuple[int, ...], ...]
@@ -170,7 +169,6 @@ def _case(form: CaseForm, at: Place) -> _Case:
     at.at("order").check_order(order)
     _check_order(at.at("order"), order, accelerator, predecessors)
     return _Case(
-        name=form.name,
         duration=duration,
         bytes=traffic,
         predecessors=predecessors,
@@ -189,11 +187,9 @@ def _broken(name: int | str, reason: str) -> dict[str, object]:
     return {"name": name, "makespan": None, "reason": reason}
 
 
-def read_case(value: object, file: object, name: str) -> _Case:
-    """One case of a `fluid-schedule/1` document, called `name` where it does not say how; raises InputError."""
-    where = f"case {name}"
-    named = {"name": name, **value} if isinstance(value, dict) else value
-    return _case(Place(file, where).form(named, CaseForm), Place(file, where))
+def read_case(value: object, at: Place) -> _Case:
+    """One case of a `fluid-schedule/1` document, at some place of a file; raises InputError."""
+    return _case(at.form(value, CaseForm), at)
 
 
 def simulate_cases(
@@ -213,14 +209,14 @@ def simulate_cases(
                 if found.reason[row] == DONE:
                     makespan[i] = found.makespan[row]
                 else:
-                    told[i] = REASONS[int(found.reason[row])]
+                    told[i] = unfinished(int(found.reason[row]), float32)
     return makespan, told
 
 
 def _cases(document: abc.Mapping[str, object], file: object) -> Iterator[Entry[_Case]]:
     """The cases of a `fluid-schedule/1` document, of different names."""
     read_form(without_entries(document, "cases"), FluidForm, file=file)
-    return entries_of(document, "cases", file, lambda row, at: _case(at.form(row, CaseForm), at))
+    return entries_of(document, "cases", file, read_case)
 
 
 def _refuse_instant_traffic(at: Place, duration: np.ndarray, traffic: np.ndarray) -> None:
@@ -281,7 +277,8 @@ def _slowed(found: Sequence[Sequence[Segment]], resources: Sequence[str]) -> lis
     ]
 
 
-def _unfinished(reason: int, float32: bool) -> str:
+def unfinished(reason: int, float32: bool) -> str:
+    """Why a schedule does not end, by its number in `REASONS`, and what to do about it."""
     remedy = "compute in double precision" if float32 else "write numbers that lie closer together"
     return f"{REASONS[reason]}; {remedy}"
 
@@ -290,8 +287,10 @@ def _evaluate_fluid(
     document: abc.Mapping[str, object], file: object, float32: bool, timelines: bool
 ) -> tuple[dict[str, object], dict[str, object]]:
     rows: list[dict[str, object]] = []
+    names: list[int | str] = []
     cases: dict[int, _Case] = {}
     for i, (name, case) in enumerate(_cases(document, file)):
+        names.append(name)
         rows.append({} if isinstance(case, _Case) else _broken(name, case.reason))
         if isinstance(case, _Case):
             cases[i] = case
@@ -306,11 +305,11 @@ def _evaluate_fluid(
         for row, i in enumerate(members):
             case, count = cases[i], len(cases[i].duration)
             if found.reason[row] != DONE:
-                rows[i] = _broken(case.name, _unfinished(int(found.reason[row]), float32))
+                rows[i] = _broken(names[i], unfinished(int(found.reason[row]), float32))
                 continue
             start, end = found.start[row, :count], found.end[row, :count]
             rows[i] = {
-                "name": case.name,
+                "name": names[i],
                 "start": start.tolist(),
                 "end": end.tolist(),
                 "makespan": float(found.makespan[row]),
@@ -424,24 +423,24 @@ class TableSchedules:
 
     Args:
         table: the table.
-        file: where they come from, for complaints.
     """
 
-    def __init__(self, table: JobTable, file: object) -> None:
-        self.table, self.file = table, file
+    def __init__(self, table: JobTable) -> None:
+        self.table = table
         self._jobs = _numbered(table.jobs)
         self._accelerators = _numbered(table.accelerators)
         edges = [(p, j) for j, before in enumerate(table.predecessors) for p in before]
         self._before, self._after = np.asarray(edges, int).reshape(-1, 2).T
 
-    def read(self, value: object, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Order and accelerator of all jobs, `[N]` int each; raises InputError where the schedule breaks a rule."""
+    def read(self, value: object, at: Place) -> tuple[np.ndarray, np.ndarray]:
+        """Order and accelerator of all jobs, `[N]` int each; raises InputError where the schedule breaks a rule.
+
+        Args:
+            value: the schedule, as JSON has it.
+            at: its place, for complaints.
+        """
         sound = self._sound(value)
-        if sound is not None:
-            return sound
-        where = f"schedule {name}"
-        named = {"name": name, **value} if isinstance(value, dict) else value
-        return self.checked(named, Place(self.file, where))
+        return self._checked(value, at) if sound is None else sound
 
     def _sound(self, value: object) -> tuple[np.ndarray, np.ndarray] | None:
         """A schedule of numbers whose order is topological; None for any other, sound or not."""
@@ -459,8 +458,8 @@ class TableSchedules:
         late = (place[self._before] >= place[self._after]).any()
         return None if late or not np.isfinite(self.table.duration[np.arange(count), where]).all() else (order, where)
 
-    def checked(self, value: object, at: Place) -> tuple[np.ndarray, np.ndarray]:
-        """As `read`, of a schedule with its name at some place of a file."""
+    def _checked(self, value: object, at: Place) -> tuple[np.ndarray, np.ndarray]:
+        """As `read`, of any schedule."""
         form, table, jobs = at.form(value, OrderForm), self.table, self._jobs
         for key in ("accelerator", "order"):
             at.at(key).check_length(getattr(form, key), len(jobs), "job")
@@ -484,7 +483,7 @@ def table_schedules(document: abc.Mapping[str, object], table: JobTable, file: o
     """The schedules of a `job-table/1` document over its table by name, each checked, or why it is broken."""
     if document.get("schedules") is None:
         return []
-    return list(entries_of(document, "schedules", file, TableSchedules(table, file).checked))
+    return list(entries_of(document, "schedules", file, TableSchedules(table).read))
 
 
 def _table_entries(document: abc.Mapping[str, object], file: object) -> tuple[JobTable, list[Entry[Placed]]]:
@@ -508,7 +507,7 @@ def _evaluate_job_table(
         )
         for i, name in enumerate(names):
             if objectives.reason[i] != DONE:
-                sound.append(_broken(name, _unfinished(int(objectives.reason[i]), float32)) | {"energy_J": None})
+                sound.append(_broken(name, unfinished(int(objectives.reason[i]), float32)) | {"energy_J": None})
                 continue
             energy = None if table.energy is None else float(objectives.energy[i])
             row: dict[str, object] = {"name": name, "makespan": float(objectives.makespan[i]), "energy_J": energy}
@@ -576,15 +575,15 @@ def schedule_arrays(document: abc.Mapping[str, object], file: object) -> Schedul
     """
     table = None
     if document["format"] == FLUID_FORMAT:
-        _, cases = sound_entries(_cases(document, file))
+        names, cases = sound_entries(_cases(document, file))
     else:
         table, entries = _table_entries(document, file)
+        names, placed = sound_entries(entries)
         cases = []
-        for name, (order, where) in zip(*sound_entries(entries), strict=True):
+        for order, where in placed:
             on = np.arange(len(table.jobs)), np.asarray(where, int)
             cases.append(
                 _Case(
-                    name=name,
                     duration=table.duration[on],
                     bytes=table.bytes[on],
                     predecessors=table.predecessors,
@@ -599,10 +598,10 @@ def schedule_arrays(document: abc.Mapping[str, object], file: object) -> Schedul
         raise InputError("holds no schedules", file=file, remedy="give at least one")
     jobs = tuple(len(case.duration) for case in cases)
     columns = _stacked(cases, 32 * max(1, -(-max(jobs) // 32)), np.float64)
-    names = list(inspect.signature(simulate).parameters)
+    parameters = list(inspect.signature(simulate).parameters)
     return ScheduleFile(
-        names=tuple(case.name for case in cases),
-        arguments=dict(zip(names, columns, strict=True)),
+        names=tuple(names),
+        arguments=dict(zip(parameters, columns, strict=True)),
         jobs=jobs,
         table=table,
     )
