@@ -20,15 +20,15 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Wilcoxon's test of our seeds against as many, or against one value."""
+    """Two-sided exact p of our seeds against others by Wilcoxon's rank-sum test, or one value by signed ranks."""
     if len(theirs) > 1:
         return float(mannwhitneyu(ours, theirs, method="exact").pvalue)
     return float(wilcoxon(np.asarray(ours) - theirs[0], method="exact").pvalue)
 
 
 def rank_sum(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
-    """Two-sided exact p of Wilcoxon's rank-sum test for every pair of samples, after Holm's correction over all."""
-    return holm([float(mannwhitneyu(a, b, method="exact").pvalue) for a, b in pairs])
+    """`p_value` of every pair of samples, of several values each, after Holm's correction over all."""
+    return holm([p_value(a, b) for a, b in pairs])
 
 
 def signed_rank(differences: Sequence[npt.ArrayLike]) -> list[float]:

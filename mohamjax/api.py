@@ -281,7 +281,8 @@ def write_results(
 ) -> None:
     """Writes the results folder of a search, as `mohamjax search` does: all but the checkpoint.
 
-    `mohamjax report`, `decide`, `plot` and `evaluate designs FOLDER/designs.json --explain` take the folder.
+    `mohamjax report`, `decide`, `plot` and `evaluate designs FOLDER/designs.json --explain` take the folder. Among
+    several processes the first writes; in the others nothing happens.
 
     Args:
         folder: created; files of an earlier search in it are replaced.
@@ -298,6 +299,8 @@ def write_results(
         >>> mj.decide("results/toy", "area<=100mm2").recommended == mj.decide(result, "area<=100mm2").recommended
         True
     """
+    if jax.process_index() != 0:
+        return
     out = prepare_folder(os.fspath(folder), "folder")
     with locked_folder(out):
         write_search(out, result, inputs or {}, bulk=bulk)

@@ -619,6 +619,12 @@ def test_a_results_folder_of_python_is_that_of_the_command_line(problem, tables,
         mj.write_results(out / "front.csv", result)
 
 
+def test_of_several_processes_the_first_writes_the_folder(result, tmp_path, monkeypatch):
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    mj.write_results(tmp_path / "out", result)
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_schedule_of_a_design_is_a_table(problem, result):
     rows = mj.timetable(result.front, 0)
     assert {(row["network"], row["layer"]) for row in rows} == {("net", "stem"), ("net", "head")}

@@ -119,6 +119,7 @@ def test_a_case_worked_out_by_hand():
         assert chip["compute_s"] == pytest.approx(50e-9) and chip["onchip_limits_s"] == pytest.approx(50e-9)
         assert chip["stalled_s"] == {"interface 0": pytest.approx(100e-9)}
         assert chip["waiting_s"] == pytest.approx(0, abs=1e-18) and chip["idle_s"] == pytest.approx(100e-9)
+    assert [layer["bound"] for layer in said["layers"][:2]] == ["interface 0"] * 2
     assert third["waiting_s"] == pytest.approx(200e-9) and third["stalled_s"] == {}
     assert [x["layer"] for x in said["critical_chain"]["layers"]][-1] == 2
     assert said["latency_s"] == pytest.approx(300e-9)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mohamjax as mj
-from mohamjax.io import write_results
+from mohamjax.io import write_front_files
 from mohamjax.problem.requirements import requirements_from_dict
 from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES, ChipletMeasure
 from mohamjax.schedule.measures import MEASURES, Measure
@@ -53,7 +53,7 @@ def test_a_measure_of_a_chiplet_is_one_entry(entries, tmp_path):
 
     found = mj.search(free, tables, "tiny", **SIZES)
     before = largest(found.front)
-    write_results(tmp_path, found.front, found.history, {**found.config, "inputs": {}})
+    write_front_files(tmp_path, found.front, found.history, {**found.config, "inputs": {}})
     designs = json.loads((tmp_path / "designs.json").read_text())["designs"]
     stated = [max(chiplet["perimeter_mm"] for chiplet in design["chiplets"]) for design in designs]
     np.testing.assert_allclose(stated, before, rtol=1e-4)

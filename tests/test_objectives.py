@@ -29,7 +29,7 @@ from test_search_exact import CONFIG, ENTRIES, INSTANCES, TWO
 from mohamjax import plot
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
-from mohamjax.io import front_csv, write_results
+from mohamjax.io import front_csv, write_front_files
 from mohamjax.io.designs import designs_document
 from mohamjax.io.results_reader import read_results
 from mohamjax.mapper.config import MapperConfig
@@ -278,7 +278,7 @@ def test_a_front_over_other_objectives_goes_through_files(flying, tmp_path, name
     history = [
         {"generation": 0, "evaluations": 9, "seconds": 0.1, "hypervolume": 0.5, "front_size": 1, "stability": 1.0}
     ]
-    write_results(tmp_path, found, history, config)
+    write_front_files(tmp_path, found, history, config)
     with (tmp_path / "front.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [[float(row[c]) for c in columns] for row in rows] == found.objectives.tolist()

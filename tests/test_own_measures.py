@@ -17,7 +17,7 @@ from test_extending import PAGE, SIZES, problem
 import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.io import write_results
+from mohamjax.io import write_front_files
 from mohamjax.problem.resolved import Demand
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule.measures import kinds_of, measure_named
@@ -71,7 +71,7 @@ def test_an_own_objective_is_searched_as_one_of_the_source(given, tmp_path, monk
     assert own.hypervolume == pytest.approx(usual.hypervolume)
     out = tmp_path / "results"
     out.mkdir()
-    write_results(out, own.front, own.history, {**own.config, "inputs": {}})
+    write_front_files(out, own.front, own.history, {**own.config, "inputs": {}})
     rows = (out / "front.csv").read_text().splitlines()
     head = rows[0].split(",")
     at, energy = head.index("mine_J"), head.index("energy_J")

@@ -19,7 +19,7 @@ from toy_designs import toy_designs
 from mohamjax import figures, plot
 from mohamjax.drawing import FigureProcess
 from mohamjax.errors import InputError
-from mohamjax.io.results import write_results
+from mohamjax.io.results import write_front_files
 from mohamjax.plot import style
 from mohamjax.plot.design import ENERGY_PARTS
 from mohamjax.schedule import ROLES, Certificate, FrontCurves, Staircase, certify, landmarks
@@ -80,7 +80,7 @@ def evaluated():
 @pytest.fixture
 def folder(tmp_path, evaluated):
     config = {"scenario": "toy", "budget": "tiny", "seed": 3}
-    write_results(tmp_path, evaluated, HISTORY, config)
+    write_front_files(tmp_path, evaluated, HISTORY, config)
     return tmp_path
 
 
@@ -447,7 +447,9 @@ def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated, 
         low, high = (f(evaluated.reports.objectives, axis=0) for f in (np.min, np.max))
         certificate = certify(evaluated.front_bounds(), evaluated.reports.objectives, low / 2, high * 2)
         assert 0 < certificate.hypervolume <= certificate.most < 1
-        write_results(folder, evaluated, HISTORY, {"scenario": "toy", "budget": "tiny", "seed": 3}, None, certificate)
+        write_front_files(
+            folder, evaluated, HISTORY, {"scenario": "toy", "budget": "tiny", "seed": 3}, None, certificate
+        )
     title = "toy, budget tiny, seed 3"
     read = figures.plot_results(folder, tmp_path / "read", ("svg",))
     more = {"title": title, "history": HISTORY, "formats": ("svg",)}

@@ -16,7 +16,7 @@ from toy_designs import toy_designs
 from mohamjax.cli import main
 from mohamjax.hardware import load_technology, technology_hash
 from mohamjax.io import evaluate_designs, write_design_trace
-from mohamjax.io.results import write_results
+from mohamjax.io.results import write_front_files
 from mohamjax.mapping import loop_nest
 from mohamjax.page import Result, contents, page
 from mohamjax.page.charts import charts
@@ -34,7 +34,7 @@ def evaluated():
 def folder(tmp_path, evaluated):
     out = tmp_path / "toy"
     out.mkdir()
-    write_results(out, evaluated, HISTORY, CONFIG)
+    write_front_files(out, evaluated, HISTORY, CONFIG)
     return out
 
 
@@ -50,7 +50,7 @@ def test_results_of_own_technologies_need_no_other_file(tmp_path, monkeypatch, c
         folders.append(tmp_path / name)
         folders[-1].mkdir()
         config = CONFIG | {"technology_hash": technology_hash(technology)}
-        write_results(folders[-1], toy_designs(technology), HISTORY, config)
+        write_front_files(folders[-1], toy_designs(technology), HISTORY, config)
     energies = []
     for folder in folders:
         assert main(["evaluate", "designs", str(folder / "designs.json"), "--out", "table.csv"]) == 0
@@ -317,10 +317,10 @@ def test_charts_are_vega_lite(name):
 def test_the_command_writes_one_page_of_several_folders(folder, evaluated, tmp_path, capsys):
     other = tmp_path / "elsewhere" / "toy"
     other.mkdir(parents=True)
-    write_results(other, evaluated.take(np.asarray([0, 2])), HISTORY, CONFIG)
+    write_front_files(other, evaluated.take(np.asarray([0, 2])), HISTORY, CONFIG)
     hardware = tmp_path / "hardware"
     hardware.mkdir()
-    write_results(hardware, evaluated.take(np.asarray([1])), HISTORY, CONFIG)
+    write_front_files(hardware, evaluated.take(np.asarray([1])), HISTORY, CONFIG)
     settings = {"format": "codesign/1", "scenario": "toy", "space": "s", "search": {"budget": "ci", "seed": 1}}
     (hardware / "config.yaml").write_text(yaml.safe_dump(settings))
     (hardware / "history.csv").write_text("batch,evaluations,seconds,hypervolume,front_size\n0,10,1.5,0.25,1\n")

@@ -16,7 +16,7 @@ from mohamjax.hardware import PackageParameters
 from mohamjax.hardware.package import CONTENTION
 from mohamjax.mapping import explain, layer_arrays
 from mohamjax.page import Result, contents
-from mohamjax.schedule import Design, reevaluate
+from mohamjax.schedule import Design, explain_design, reevaluate
 from mohamjax.schedule.roofline import COMPUTE, Roof, roof
 from mohamjax.schedule.view import design_view
 
@@ -82,6 +82,9 @@ def test_what_binds_a_layer_is_what_the_cost_model_says(evaluated, bandwidth):
     seen = set()
     for i in range(8):
         view = design_view(designs, i)
+        design, own = jax.tree.map(lambda leaf, i=i: leaf[i], (designs.designs, designs.reports))
+        explained = explain_design(design, own, designs.tables, designs)["layers"]
+        assert [layer["bound"] for layer in explained] == [bar.bound for bar in view.bars]
         for bar in view.bars:
             slowed = sum(stretch.end_s - stretch.start_s for stretch in bar.slowed)
             if slowed > (bar.end_s - bar.start_s) / 2:

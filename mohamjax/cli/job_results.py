@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import math
 import pathlib
 import re
@@ -158,6 +159,18 @@ def write_results(
 _NO_FILE_NAME = r"[^\w.,+()-]+"  # what a schedule's name may have and a file's not
 
 
+def _file_names(names: Sequence[str]) -> list[str]:
+    """Names of files for schedules, each its own, also where letters are not told apart: a second one has a number."""
+    taken: set[str] = set()
+    files = []
+    for name in names:
+        short = re.sub(_NO_FILE_NAME, "_", name)[:80]
+        tries = itertools.chain([short], (f"{short}-{number}" for number in itertools.count(2)))
+        files.append(next(file for file in tries if file.casefold() not in taken))
+        taken.add(files[-1].casefold())
+    return files
+
+
 def _figures(folder: pathlib.Path, done: Scheduled) -> None:
     """Draws the schedules, how the methods converged, and how they compare."""
     from mohamjax.figures import job_view, save
@@ -168,9 +181,9 @@ def _figures(folder: pathlib.Path, done: Scheduled) -> None:
     times = ("makespan", "tardiness", "mean-end", "lateness")
     unit = table.time_unit if first in times else "J" if first == "energy" else ""
     limit = done.bound.best if first == "makespan" else None
-    for front in fronts:
+    for front, file in zip(fronts, _file_names([front.method for front in fronts]), strict=True):
         view = job_view(front.method, table, front.best.plan, done.tenants)
-        save(job_gantt(view, title=title), folder / f"gantt_{re.sub(_NO_FILE_NAME, '_', front.method)[:80]}.png")
+        save(job_gantt(view, title=title), folder / f"gantt_{file}.png")
     histories = {front.method: front.best.history for front in fronts if front.best.history}
     if histories:
         save(job_convergence(histories, bound=limit, label=first, unit=unit, title=title), folder / "convergence.png")

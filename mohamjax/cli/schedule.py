@@ -455,7 +455,7 @@ def _scheduled(
         add(direct_transfer(table, transfer, config, goals))
     given = [front.best.plan for front in fronts]
     for name in dict.fromkeys(methods):
-        add(run_method(name, table, config, goals, given))
+        add(run_method(name, table, config, goals, given, bound.best))
     first = config.objectives[0]
     own = given_schedules(table, problem.given, config, goals)
     if own:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
     from mohamjax.io.job_transfer import read_transfer, write_transfer
     from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
-    from mohamjax.io.results import front_csv, front_rows, read_certificate, write_results
+    from mohamjax.io.results import front_csv, front_rows, read_certificate, write_front_files
     from mohamjax.io.robust import package_rows, price_rows, read_comparisons, robust_rows, write_robust_results
     from mohamjax.io.schedules import evaluate_schedules
     from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
@@ -112,7 +112,7 @@ __all__ = [
     "write_design_trace",
     "write_designs",
     "write_front_arrays",
-    "write_results",
+    "write_front_files",
     "write_robust_results",
     "write_text",
     "write_timeloop",
@@ -128,7 +128,7 @@ _LATE = {
     "checkpoint": ("CheckpointFile", "read_checkpoint", "write_checkpoint"),
     "job_transfer": ("read_transfer", "write_transfer"),
     "mappings": ("MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"),
-    "results": ("HISTORY_COLUMNS", "front_csv", "front_rows", "read_certificate", "write_results"),
+    "results": ("HISTORY_COLUMNS", "front_csv", "front_rows", "read_certificate", "write_front_files"),
     "robust": ("package_rows", "price_rows", "read_comparisons", "robust_rows", "write_robust_results"),
     "schedules": ("evaluate_schedules",),
     "timeloop": ("TimeloopInput", "evaluate_timeloop", "read_timeloop"),

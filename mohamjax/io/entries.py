@@ -114,7 +114,7 @@ def _identifier(row: object, number: int, known: abc.Mapping[str, int]) -> tuple
 def identified(
     rows: Iterable[object], start: int = 0, known: dict[str, int] | None = None
 ) -> Iterator[tuple[int | str, object, InputError | None]]:
-    """Entries of a file with their identifiers, each as its identifier, the entry, and what is wrong with that identifier.
+    """Entries of a file with their identifiers, each as its identifier, the entry, and what is wrong with the first.
 
     The identifier is the `design_id` or the `name` of the entry, or its place where it states neither.
 

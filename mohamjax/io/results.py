@@ -74,7 +74,7 @@ def front_csv(evaluated: Evaluated) -> str:
     return csv_text(front_rows(evaluated))
 
 
-def write_results(
+def write_front_files(
     folder: pathlib.Path,
     evaluated: Evaluated,
     history: Sequence[abc.Mapping[str, object]],
@@ -129,7 +129,7 @@ def write_search(
         InputError: the files cannot be written.
     """
     config = {**result.config, "inputs": inputs}
-    write_results(folder, result.front, result.history, config, result.bounds, result.certificate, result.archive)
+    write_front_files(folder, result.front, result.history, config, result.bounds, result.certificate, result.archive)
     if bulk:
         write_front_arrays(folder / "designs.npz", result.front, str(config.get("scenario", "")))
 

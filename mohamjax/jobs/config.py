@@ -68,12 +68,16 @@ class JobGoals:
         for name, told, good in (
             ("weight", "numbers of 0 or more", lambda one: 0 <= one < math.inf),
             ("deadline", "numbers above 0", lambda one: one > 0),
-            ("target", "places, from 0 on", lambda one: one >= 0 and one == int(one)),
+            ("target", "places, from 0 on", lambda one: 0 <= one < 2**31 and one == int(one)),
         ):
             values = getattr(self, name)
             if values is None:
                 continue
-            for value in values if isinstance(values, tuple | list | np.ndarray) else [None]:
+            if not isinstance(values, tuple | list | np.ndarray):
+                kind = type(values).__name__
+                remedy = f"give a tuple, list or NumPy array, one for each job: {told}"
+                raise InputError(f"is of type {kind}", argument=name, remedy=remedy)
+            for value in values:
                 if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not good(value):
                     raise InputError(f"holds {value!r:.40}", argument=name, remedy=f"give one for each job: {told}")
 

@@ -236,7 +236,8 @@ def _genetic(
     goals: JobGoals,
     config: JobSearchConfig,
     method: GeneticMethod,
-    given: Sequence[Plan] = (),
+    given: Sequence[Plan],
+    target: float,
 ) -> tuple[list[Plan], list[tuple[int, float]]]:
     """Non-dominated plans of one search, seeds among them, and its history up to the last generation that was bred."""
     jobs = padded_jobs(len(table.jobs))
@@ -251,17 +252,19 @@ def _genetic(
         seeds=seeds,
         problem=method.make(config.objectives),
         succession=method.succession,
-        target=_target(table, config),
+        target=target,
     )
     valid = np.asarray(archive.valid[0])
     found = _plans(take(archive.genes, (0, valid)), len(table.jobs))
     steps = [(config.population * (g + 1), float(v)) for g, v in enumerate(np.asarray(best)[:, 0, 0])]
-    return found + plans, _until(steps, _target(table, config))
+    return found + plans, _until(steps, target)
 
 
-def _target(table: JobTable, config: JobSearchConfig) -> float:
+def _target(method: str, table: JobTable, config: JobSearchConfig, bound: float | None) -> float:
     """What a search can stop at: the lower bound of the makespan, where that is its one objective."""
-    return job_bound(table).best if config.objectives == ("makespan",) else -np.inf
+    if config.objectives != ("makespan",) or method not in (*GENETIC, *LIBRARY_METHODS):
+        return -np.inf
+    return job_bound(table).best if bound is None else bound
 
 
 def _until(steps: list[tuple[int, float]], target: float) -> list[tuple[int, float]]:
@@ -384,11 +387,12 @@ def run_method(
     config: JobSearchConfig | None = None,
     goals: JobGoals | None = None,
     given: Sequence[Plan] = (),
+    bound: float | None = None,
 ) -> JobFront:
     """Schedules a table by one method.
 
     A search for the least makespan ends with the generation that reaches the lower bound, in single precision, and
-    counts the evaluations up to it; the learning methods go on.
+    counts the evaluations up to it; the learning methods go on. The bound is worked out before its seconds begin.
 
     Args:
         method: of `METHODS`. `gsharp` starts from the heuristics of `SEEDS`, `gsharp-unseeded` from random schedules;
@@ -400,6 +404,7 @@ def run_method(
         goals: weights, deadlines and targets of the jobs.
         given: schedules that are there already, such as a transferred one; first individuals of the methods in
             `STARTED`, as many as the population takes; the others do not look at them.
+        bound: the lower bound of the makespan, `job_bound(table).best`, for those who have worked it out already.
 
     Returns:
         The best schedule, or with several objectives the schedules that do not dominate each other.
@@ -409,12 +414,13 @@ def run_method(
     """
     config, goals = config or JobSearchConfig(), goals or JobGoals()
     check_method(method, config)
-    began = time.perf_counter()
     check_problem(table, config, goals)
+    target = _target(method, table, config, bound)
+    began = time.perf_counter()
     history: list[tuple[int, float]] = []
     evaluations = config.evaluations
     if method in GENETIC:
-        plans, history = _genetic(table, goals, config, GENETIC[method], given if method in STARTED else ())
+        plans, history = _genetic(table, goals, config, GENETIC[method], given if method in STARTED else (), target)
         evaluations = history[-1][0]
     elif method in HEURISTICS:
         plans, evaluations = [run_heuristic(method, table, config.seed)], 1
@@ -422,7 +428,7 @@ def run_method(
         genes, history = learning_search(method, goals.problem(table, jobs=padded_jobs(len(table.jobs))), config)
         plans = _plans(genes, len(table.jobs))
     else:
-        genes, history = library_search(method, goals.problem(table), config, _target(table, config))
+        genes, history = library_search(method, goals.problem(table), config, target)
         evaluations = history[-1][0]
         plans = _plans(genes, len(table.jobs))
     values = evaluate_plans(table, plans, goals)

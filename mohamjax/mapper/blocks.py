@@ -118,7 +118,7 @@ class BlockSearch:
         rates: probabilities of the operators.
         max_children: room of the cost model's tables over children.
         tally: counts evaluations.
-        devices: those of this process that share a block out; None for the one that JAX takes without being told.
+        devices: those of this process that share a block out; None for JAX's default device.
         batches: of given mappings from which a descent starts, `count` each; 0 for a search from a population.
     """
 

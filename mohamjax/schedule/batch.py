@@ -169,7 +169,7 @@ class DesignEvaluator:
         setup: networks and hardware.
         levels: V.
         float32: whether in single precision, and not in double.
-        devices: over which blocks are spread; None for the one that JAX takes.
+        devices: over which blocks are spread; None for JAX's default device.
     """
 
     def __init__(self, setup: Setup, levels: int, *, float32: bool = False, devices: Devices | None = None) -> None:

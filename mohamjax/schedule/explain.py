@@ -21,7 +21,8 @@ from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.nest import padded, padded_names
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport
 from mohamjax.schedule.fluid import Timeline
-from mohamjax.schedule.segments import Flow, flow
+from mohamjax.schedule.roofline import binding
+from mohamjax.schedule.segments import Flow, by_resource, flow
 from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.utilisation import LayerUse, TypeUse, by_type, layer_use
 from mohamjax.text import plural, table
@@ -72,6 +73,7 @@ class CriticalChain(Busy):
 class LayerPart(TypedDict):
     """A layer: index, name, type, index of its chiplet, the time in which it runs [s], and its use of the chiplet then.
 
+    `bound` is what binds it for most of that time: a shared resource, a buffer or the MACs (`roofline.binding`).
     `padded` are the bounds that its mapping covers beyond the layer's own, by dimension, where there are any.
     """
 
@@ -82,6 +84,7 @@ class LayerPart(TypedDict):
     busy_s: float
     macs_per_cycle: float
     utilisation: float
+    bound: str
     padded: NotRequired[dict[str, int]]
 
 
@@ -328,8 +331,8 @@ class _Parts:
             **self.busy(np.asarray(chain)),
         }
 
-    def layers(self, nests: Mapping) -> list[LayerPart]:
-        """Every layer; `nests` are their loop nests, with a leading axis of n."""
+    def layers(self, nests: Mapping, bound: Sequence[str]) -> list[LayerPart]:
+        """Every layer; `nests` are their loop nests, with a leading axis of n, and `bound` is what binds them."""
         kinds = self.setup.application.layers
         bounds = np.array([layer.shape.bounds for layer in kinds])
         rows: list[LayerPart] = []
@@ -342,6 +345,7 @@ class _Parts:
                 "busy_s": float(self.use.busy[i]) * CYCLE_S,
                 "macs_per_cycle": float(self.use.macs_per_cycle[i]),
                 "utilisation": float(self.use.utilisation[i]),
+                "bound": bound[i],
             }
             if beyond := padded_names(covers):
                 row["padded"] = beyond
@@ -398,10 +402,9 @@ class _Parts:
 
 def _stalled(seen: Flow, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Cycles `[n]` that layers lose to each resource; those of one name are one."""
-    lost = (1 - seen.rate) * np.diff(seen.time)[:, None]
     stalled = {name: np.zeros(seen.rate.shape[1]) for name in names}
-    for r, name in enumerate(names):
-        stalled[name] += np.where(seen.limit == r, lost, 0).sum(axis=0)
+    for name, lost in zip(names, by_resource(seen, (1 - seen.rate) * np.diff(seen.time)[:, None]), strict=True):
+        stalled[name] += lost
     return stalled
 
 
@@ -435,6 +438,7 @@ def explain_design(design: Design, report: DesignReport, tables: MappingTables, 
         energy=energy_parts(design, report, tables, unique),
     )
     at = unique, np.asarray(design.template)[tile], np.asarray(design.mapping[:layers])
+    nests = jax.tree.map(lambda leaf: np.asarray(leaf)[at], tables.mapping)
     latency, energy, area = (float(x) for x in report.objectives)
     return {
         "latency_s": latency,
@@ -443,7 +447,7 @@ def explain_design(design: Design, report: DesignReport, tables: MappingTables, 
         "networks": parts.networks(),
         "critical_chain": parts.critical_chain(),
         "layer_types": by_type(application, use),
-        "layers": parts.layers(jax.tree.map(lambda leaf: np.asarray(leaf)[at], tables.mapping)),
+        "layers": parts.layers(nests, binding(design, tables, setup.templates, unique, use, seen, names)),
         "chiplets": parts.chiplets(),
         "resources": _resources(seen, names, bandwidth, traffic, [uses[t] for t in tile]),
     }

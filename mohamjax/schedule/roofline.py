@@ -16,7 +16,7 @@ import numpy as np
 from mohamjax.hardware import Template
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule.design import Design
-from mohamjax.schedule.segments import Flow
+from mohamjax.schedule.segments import Flow, by_resource
 from mohamjax.schedule.utilisation import LayerUse
 
 COMPUTE = "MACs"
@@ -100,25 +100,37 @@ def slowest_levels(
     return np.argmax(time, axis=1)
 
 
-def binding(use: LayerUse, seen: Flow, resources: Sequence[str], levels: Sequence[str]) -> list[str]:
+def binding(
+    design: Design,
+    tables: MappingTables,
+    templates: Sequence[Template],
+    unique: np.ndarray,
+    use: LayerUse,
+    seen: Flow,
+    resources: Sequence[str],
+) -> list[str]:
     """What binds each layer of one design for more than half of the time in which it runs.
 
     A shared resource where that slows it for more than half of the time: the one that does so the longest. Otherwise
     the buffer whose ports take longer than the MACs, or else the MACs.
 
     Args:
-        use: of L layers.
+        design: the chromosome, NumPy leaves.
+        tables: the Pareto tables that it was evaluated with, NumPy leaves.
+        templates: T templates.
+        unique: `[L]` unique layer of each of the L layers that exist.
+        use: of the layers.
         seen: what flows when.
         resources: names of the shared resources.
-        levels: `[L]` names, the buffer of each layer whose ports take the longest.
     """
-    lasts = np.diff(seen.time)[:, None]
-    slowed = np.stack([np.where(seen.limit == r, lasts, 0.0).sum(axis=0) for r in range(len(resources))], axis=1)
+    slowed = by_resource(seen, np.diff(seen.time)[:, None]).T
+    levels = slowest_levels(design, tables, templates, unique)
+    kinds = np.asarray(design.template)[np.asarray(design.assignment)[: len(unique)]]
     buffers = use.alone > use.compute * (1 + _ROUNDING)
     bound = []
     for layer, busy in enumerate(use.busy):
         if slowed[layer].sum() > busy / 2:
             bound.append(resources[int(np.argmax(slowed[layer]))])
         else:
-            bound.append(levels[layer] if buffers[layer] else COMPUTE)
+            bound.append(templates[kinds[layer]].level_names[levels[layer]] if buffers[layer] else COMPUTE)
     return bound

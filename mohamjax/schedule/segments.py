@@ -96,6 +96,19 @@ def flow(
     return Flow(time=time, rate=rate, limit=limit, through=(rate * demand) @ uses)
 
 
+def by_resource(seen: Flow, amount: ArrayLike) -> np.ndarray:
+    """`[R, J]` float, an amount of each job, added up over the time in which each resource slows the job.
+
+    Args:
+        seen: from `flow`.
+        amount: what each job has between one event and the next, of a shape that goes with `[E - 1, J]`: the time
+            between them, or what of it is lost.
+    """
+    return np.stack(
+        [np.where(seen.limit == resource, amount, 0.0).sum(axis=0) for resource in range(seen.through.shape[1])]
+    )
+
+
 def segments(
     start: ArrayLike,
     end: ArrayLike,

@@ -13,7 +13,7 @@ import numpy as np
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
-from mohamjax.schedule.roofline import COMPUTE, Roof, binding, intensities, roof, slowest_levels
+from mohamjax.schedule.roofline import COMPUTE, Roof, binding, intensities, roof
 from mohamjax.schedule.segments import Flow, flow, slowed
 from mohamjax.schedule.utilisation import layer_use
 
@@ -268,10 +268,7 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
     start, end = report.timeline.start * CYCLE_S, report.timeline.end * CYCLE_S
     slowdowns = _slowdowns(seen, names)
     use = layer_use(application, evaluated.tables, design, report)
-    slowest = slowest_levels(design, evaluated.tables, evaluated.templates, unique)
-    kinds = design.template[tile].tolist()
-    buffers = [evaluated.templates[t].level_names[v] for t, v in zip(kinds, slowest, strict=True)]
-    bound = binding(use, seen, names, buffers)
+    bound = binding(design, evaluated.tables, evaluated.templates, unique, use, seen, names)
     intensity = intensities(use.macs, report.offchip_bytes[:layers])
     bars = [
         LayerBar(

@@ -51,8 +51,8 @@ class Strongest:
 
     Attributes:
         low: `[P, 3]` float, the elasticity that 5 % of the designs are below; 0 where there is none.
-        middle: likewise the median.
-        high: likewise what 95 % are below.
+        middle: `[P, 3]` float, the median of the designs' elasticities; 0 where there is none.
+        high: `[P, 3]` float, the elasticity that 95 % of the designs are below; 0 where there is none.
         rows: for each objective the numbers of its parameters, the strongest first.
         designs: that run.
     """
