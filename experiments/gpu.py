@@ -41,7 +41,7 @@ from mohamjax.hardware import fits, load_technology, load_templates
 from mohamjax.io import mapping_cache
 from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
 from mohamjax.jobs.job_problem import job_problem
-from mohamjax.jobs.scheduler import _searched
+from mohamjax.jobs.scheduler import searched_islands
 from mohamjax.jobs.table import JobTable
 from mohamjax.mapper import LayerMapper, programs
 from mohamjax.mapper.mapping_operators import MapperRates
@@ -189,7 +189,9 @@ def jobs(population: int) -> list[Part]:
     chosen = gsharp_problem(("makespan", "energy"))
     sizes = Sizes(population=population, immigrants=0, archive=128)
     static = {"problem": chosen, "sizes": sizes, "generations": 1}
-    return [(_searched.__wrapped__, lambda: (jax.random.split(jax.random.key(0), 1), space, None, rates), static)]
+    return [
+        (searched_islands.__wrapped__, lambda: (jax.random.split(jax.random.key(0), 1), space, None, rates), static)
+    ]
 
 
 def rows(real: bool) -> list[Row]:

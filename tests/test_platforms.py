@@ -21,7 +21,7 @@ from mohamjax.emo.wide import profiles, repeated
 from mohamjax.hardware import PackageParameters
 from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
 from mohamjax.jobs.job_problem import job_problem
-from mohamjax.jobs.scheduler import _searched
+from mohamjax.jobs.scheduler import searched_islands
 from mohamjax.mapper import programs
 from mohamjax.mapper.config import MapperConfig
 from mohamjax.mapper.mapping_operators import MapperRates
@@ -270,7 +270,7 @@ def jobs():
     rates = jax.tree.map(jnp.float32, DEFAULT_RATES)
     problem = gsharp_problem(("makespan", "energy"))
     static = {"problem": problem, "sizes": Sizes(population=16, immigrants=0, archive=16), "generations": 2}
-    return _searched, (jax.random.split(jax.random.key(0), 1), stacked, None, rates), static
+    return searched_islands, (jax.random.split(jax.random.key(0), 1), stacked, None, rates), static
 
 
 MAPPER = ("ask", "evaluate", "tell", "neighbours", "enter", "finish")

@@ -16,7 +16,7 @@ import pytest
 import mohamjax as mj
 from mohamjax import benchmark
 from mohamjax.cli import main
-from mohamjax.cli.bench import _lines
+from mohamjax.cli.bench import bench_lines
 from mohamjax.emo.loop import light_generations
 from mohamjax.errors import InputError
 from mohamjax.hardware import fits
@@ -298,7 +298,7 @@ def test_bench_measures_every_population(networks, tmp_path, monkeypatch, capsys
     assert row["population"] == 32 and row["designs_per_s"] > 0 and row["generation_designs_per_s"] > 0
     assert row["committed"] is None  # nobody has measured this scenario elsewhere
     assert not capsys.readouterr().out
-    assert len(_lines(found)[1].splitlines()) <= 10
+    assert len(bench_lines(found)[1].splitlines()) <= 10
 
 
 def test_bench_says_of_what_the_figures_beside_it_are(monkeypatch, capsys):

@@ -298,7 +298,7 @@ def test_several_mappings_share_what_is_named_beside_them(tmp_path):
 
 def test_a_mapping_that_cannot_be_read_is_a_row_and_the_others_go_on(tmp_path, capsys):
     home = tmp_path / "home"
-    for name in ("a", "b", "c", "d"):
+    for name in ("a", "b", "c", "d", "e/1", "e/2"):
         (home / name).mkdir(parents=True)
         (home / name / "mapping.yaml").write_text(MAPPING)
     (home / "b" / "mapping.yaml").write_text(MAPPING.replace("C=2", "C=3"))
@@ -306,12 +306,17 @@ def test_a_mapping_that_cannot_be_read_is_a_row_and_the_others_go_on(tmp_path, c
     (home / "d" / "mapping.yaml").write_text(MAPPING.replace("factors: K=4", "factors: K=x"))
     for name, text in (("arch", ARCHITECTURE), ("ert", tables(read=1, write=2)), ("problem", PROBLEM)):
         (home / f"{name}.yaml").write_text(text)
+    (home / "e" / "arch.yaml").write_text("architecture: [\n")  # of two mappings, whose reason it is
+    (home / "f.yaml").write_text("[\n")  # of nothing that could be known
     out = tmp_path / "out.jsonl"
     assert main(["evaluate", "mappings", "--links", "off", "--timeloop", str(home), "--out", str(out)]) == 0
     told = capsys.readouterr().err
-    assert '"samples": 4, "accepted": 1, "rejected": 3' in told and "and 2 more: rows with `ok` false" in told
+    assert '"samples": 7, "accepted": 1, "rejected": 6' in told and "and 5 more: rows with `ok` false" in told
     rows = {row["id"]: row for row in map(json.loads, out.read_text().splitlines())}
-    assert rows["a"]["ok"] and set(rows) == {"a", "b", "c", "d"}
+    assert rows["a"]["ok"] and list(rows) == ["a", "b", "c", "d", "e/1", "e/2", "f.yaml"]
+    for name in ("e/1", "e/2"):
+        (broken,) = rows[name]["reject"]
+        assert str(home / "e" / "arch.yaml") in broken["reason"] and "YAML" in broken["reason"]
     (wrong,) = rows["b"]["reject"]
     assert wrong == {
         "level": None,

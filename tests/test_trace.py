@@ -12,7 +12,7 @@ import pytest
 from toy_designs import toy_designs
 
 from mohamjax.io import write_design_trace
-from mohamjax.io.trace import TraceRow, _microseconds, chrome_trace
+from mohamjax.io.trace import TraceRow, chrome_trace, microseconds
 from mohamjax.schedule.view import design_view
 
 
@@ -130,8 +130,8 @@ def test_traces_of_jobs_keep_the_same_rules():
 def test_times_survive_that_their_fractions_are_cut_off():
     rng = np.random.default_rng(0)
     for ns in [*range(5000), *(int(x) for x in np.exp(rng.uniform(8, 34, 20_000)))]:
-        assert int(_microseconds(ns) * 1000.0) == ns
-        assert _microseconds(ns) == pytest.approx(ns / 1000, rel=4e-16)
+        assert int(microseconds(ns) * 1000.0) == ns
+        assert microseconds(ns) == pytest.approx(ns / 1000, rel=4e-16)
 
 
 def query(shell, trace, sql, folder):

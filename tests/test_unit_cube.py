@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import broken, case, each
 
-from mohamjax.search.unit_cube import _widths, decode_unit
+from mohamjax.search.unit_cube import decode_unit, genome_widths
 
 GENES = ("plans", "layers")
 BATCH = 16
@@ -41,7 +41,7 @@ def points(seed, size):
 )
 def test_every_point_is_a_valid_design(genes, seed, layers, chips, demands):
     c = case(seed, layers, chips, demands=demands)
-    x = points(seed, sum(_widths(c.genetics, c.plans, genes)))
+    x = points(seed, sum(genome_widths(c.genetics, c.plans, genes)))
     for design in each(decoded(x, c.genetics, c.plans, genes)):
         assert broken(design, c.genetics) == []
 
@@ -52,7 +52,7 @@ def test_layers_reach_every_design(seed):
     """The numbers that a valid design is made of give that design."""
     c = case(seed)
     g = c.genetics
-    widths = _widths(g, c.plans, "layers")
+    widths = genome_widths(g, c.plans, "layers")
     wanted = each(decoded(points(seed, sum(widths)), g, c.plans, "layers"))
     rows = []
     for design in wanted:
@@ -79,7 +79,7 @@ def test_layers_reach_every_design(seed):
 def test_layers_are_dealt_by_equal_shares():
     """A random point is a random mapping: the first and the last of a set are as likely as any."""
     c = case(3)
-    widths = _widths(c.genetics, c.plans, "layers")
+    widths = genome_widths(c.genetics, c.plans, "layers")
     x = jax.random.uniform(jax.random.key(0), (64 * BATCH, sum(widths)))
     designs = jax.device_get(decoded(x, c.genetics, c.plans, "layers"))
     rows = np.arange(len(x))

@@ -16,7 +16,7 @@ from random_nests import LEVELS, random_layer_and_mapping, random_machine, stack
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.mapping import count_accesses, hop_columns, least_hops, wires
-from mohamjax.mapping.wires import _axis_sizes
+from mohamjax.mapping.wires import axis_sizes
 from mohamjax.schedule import Setup, evaluation_arrays, report
 
 BATCH = 8
@@ -134,8 +134,8 @@ def test_tables_of_one_problem_share_a_shape():
 
 
 def test_long_axes_count_what_occurs():
-    assert _axis_sizes(16, np.array([3.0, 5.0])).tolist() == list(range(1, 17))
-    assert _axis_sizes(64, np.array([3.0, 5.0, 3.0, -1.0])).tolist() == [3, 5, 64]
+    assert axis_sizes(16, np.array([3.0, 5.0])).tolist() == list(range(1, 17))
+    assert axis_sizes(64, np.array([3.0, 5.0, 3.0, -1.0])).tolist() == [3, 5, 64]
 
 
 def test_stated_sizes_are_counted():

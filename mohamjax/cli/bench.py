@@ -51,12 +51,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         announce=terminal.announce,
     )  # fmt: skip
     terminal.close()
-    text = json.dumps(found, indent=2) if arguments.json else "\n".join(_lines(found))
+    text = json.dumps(found, indent=2) if arguments.json else "\n".join(bench_lines(found))
     write(arguments.out, text + "\n")
     return 0
 
 
-def _lines(found: Bench) -> list[str]:
+def bench_lines(found: Bench) -> list[str]:
+    """What `mohamjax bench` prints of a benchmark: the machine, a table, and the sources of other numbers."""
+
     def number(value: float | None) -> str:
         return "" if value is None else f"{value:,.0f}"
 

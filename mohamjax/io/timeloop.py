@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 import time
 import warnings
 from collections import abc
@@ -32,7 +33,7 @@ from mohamjax.io.timeloop_place import At
 from mohamjax.mapping import Sample
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import Constraints, keeps_as_allowed
-from mohamjax.reader import QuickLoader, StrictLoader, found, read_yaml
+from mohamjax.reader import QuickLoader, StrictLoader, found, read_text, read_yaml
 from mohamjax.workload.layer import WorkloadShape
 
 _KNOWN = {"architecture", "problem", "mapping", "architecture_constraints", "mapspace_constraints", "constraints"}
@@ -81,7 +82,7 @@ _QuickLoader.add_multi_constructor("!", _tagged)
 
 
 _Files = abc.Mapping[pathlib.Path, abc.Mapping[str, object]]
-"""What YAML files hold, by top-level key."""
+"""What YAML files hold, by top-level key; for a key of a file that cannot be read, why not (an `InputError`)."""
 
 
 def _read(path: pathlib.Path) -> dict[str, object]:
@@ -119,6 +120,8 @@ def _together(files: _Files) -> TimeloopInput:
     parts: dict[str, tuple[At, Any]] = {}
     for path, document in files.items():
         for key, value in document.items():
+            if isinstance(value, InputError):
+                raise value
             kind = "constraints" if "constraints" in key or key == "mapspace" else key
             if kind in parts and kind != "constraints":
                 raise InputError("comes twice", file=path, item=key, remedy="give each part once")
@@ -158,42 +161,65 @@ def _together(files: _Files) -> TimeloopInput:
 
 
 def _mappings_of(paths: Sequence[str | pathlib.Path]) -> dict[str, _Files | InputError]:
-    """The mappings of files and folders by their names, each with the files that belong to it.
+    """The mappings of files and folders by name, in the order of the paths, each with the files that belong to it.
 
-    A file of a folder that cannot be read stands among them with its complaint.
-
-    Files that are named belong to all mappings. In a folder a mapping has those of its own folder and, for what these
-    do not hold, those of the folders around it.
+    Files that are named belong to all mappings; of folders see `_mappings_of_folder`.
     """
     loose: dict[pathlib.Path, dict[str, object]] = {}
-    result: dict[str, _Files] = {}
-    broken: dict[str, InputError] = {}
+    result: dict[str, _Files | InputError] = {}
     for path in map(pathlib.Path, paths):
-        if not found(path, folder=True):
-            loose[path] = _read(path)
+        if found(path, folder=True):
+            result |= {_called(file, path, len(paths) > 1): own for file, own in _mappings_of_folder(path)}
             continue
-        rows: dict[pathlib.Path, dict[str, object]] = {}
-        for file in sorted(path.rglob("*.y*ml")):
-            if file.suffix in (".yaml", ".yml"):
-                try:
-                    rows[file] = _read(file)
-                except InputError as error:
-                    broken[_called(file, path, len(paths) > 1)] = error
-        homes: dict[pathlib.Path, list[pathlib.Path]] = {}
-        for file in rows:
-            homes.setdefault(file.parent, []).append(file)
-        for file in (file for file, document in rows.items() if "mapping" in document):
-            own, held = {file: rows[file]}, set(rows[file])
-            for home in file.parents[: len(file.relative_to(path).parts)]:
-                near = [other for other in homes.get(home, []) if "mapping" not in rows[other]]
-                near = [other for other in near if not held & set(rows[other])]
-                own |= {other: rows[other] for other in near}
-                held |= {key for other in near for key in rows[other]}
-            result[_called(file, path, len(paths) > 1)] = own
+        loose[path] = _read(path)
+        if "mapping" in loose[path]:
+            result[str(path)] = {path: loose[path]}
     shared = {path: document for path, document in loose.items() if "mapping" not in document}
-    result = {name: {**own, **shared} for name, own in result.items()}
-    result |= {str(path): {**shared, path: loose[path]} for path in loose if path not in shared}
-    return {**broken, **result}
+    return {name: own if isinstance(own, InputError) else {**own, **shared} for name, own in result.items()}
+
+
+def _mappings_of_folder(folder: pathlib.Path) -> list[tuple[pathlib.Path, _Files | InputError]]:
+    """The mappings of a folder and of those below it, in the order of their names.
+
+    A mapping has the files of its own folder and, for what these do not hold, those of the folders around it. A file
+    that cannot be read is told as what is wrong with the mappings that have it; one that no mapping has stands among
+    them with its complaint, as does a mapping that cannot be read.
+    """
+    rows: dict[pathlib.Path, abc.Mapping[str, object]] = {}
+    result: dict[pathlib.Path, _Files | InputError] = {}
+    for file in sorted(folder.rglob("*.y*ml")):
+        if file.suffix in (".yaml", ".yml"):
+            try:
+                rows[file] = _read(file)
+            except InputError as error:
+                result[file] = error
+                keys = _keys(file)
+                if "mapping" not in keys:
+                    place = ": ".join(part for part in (str(file), error.item) if part)
+                    told = InputError(error.message, item=place, remedy=error.remedy)
+                    rows[file] = dict.fromkeys(keys, told)
+    homes: dict[pathlib.Path, list[pathlib.Path]] = {}
+    for file in rows:
+        homes.setdefault(file.parent, []).append(file)
+    for file in (file for file, document in rows.items() if "mapping" in document):
+        own, held = {file: rows[file]}, set(rows[file])
+        for home in file.parents[: len(file.relative_to(folder).parts)]:
+            near = [other for other in homes.get(home, []) if "mapping" not in rows[other]]
+            near = [other for other in near if not held & set(rows[other])]
+            own |= {other: rows[other] for other in near if rows[other]}
+            held |= {key for other in near for key in rows[other]}
+        result[file] = own
+    had = {file for own in result.values() if not isinstance(own, InputError) for file in own}
+    return [(file, own) for file, own in sorted(result.items()) if not isinstance(own, InputError) or file not in had]
+
+
+def _keys(file: pathlib.Path) -> set[str]:
+    """The keys that a file which cannot be read seems to hold, from the beginnings of its lines."""
+    try:
+        text = read_text(file, "YAML file")
+    except InputError:
+        return set()
+    return _KNOWN & set(re.findall(r"""^["']?(\w+)["']?\s*:""", text, re.MULTILINE))
 
 
 def _called(file: pathlib.Path, folder: pathlib.Path, whole: bool) -> str:

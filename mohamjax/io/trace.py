@@ -77,12 +77,12 @@ class _Trace:
     ) -> None:
         """A complete event; those of a track nest or follow one another."""
         begin, until = self._ns(start), self._ns(end)
-        times = {"ts": _microseconds(begin), "dur": _microseconds(until - begin)}
+        times = {"ts": microseconds(begin), "dur": microseconds(until - begin)}
         self.events.append({"name": name, "cat": category, "ph": "X", **times, "pid": pid, "tid": tid, "args": details})
 
     def counter(self, pid: int, name: str, time: float, value: float, unit: str) -> None:
         """From a time on a counter has a value."""
-        at = _microseconds(self._ns(time))
+        at = microseconds(self._ns(time))
         self.events.append({"name": name, "ph": "C", "ts": at, "pid": pid, "args": {unit: value}})
 
     def _ns(self, time: float) -> int:
@@ -93,7 +93,7 @@ class _Trace:
         return {"traceEvents": [*self.names, *self.events], "displayTimeUnit": "ns" if self.scale < 1 else "ms"}
 
 
-def _microseconds(ns: int) -> float:
+def microseconds(ns: int) -> float:
     """Nanoseconds as microseconds of which a thousand are no less: who cuts off fractions finds them again."""
     value = ns / 1000
     return value if int(value * 1000.0) >= ns else math.nextafter(value, math.inf)

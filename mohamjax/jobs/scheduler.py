@@ -148,7 +148,7 @@ def _evaluated(genes: JobGenes, problem: JobProblem) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "sizes", "generations", "succession"))
-def _searched(
+def searched_islands(
     keys: jax.Array,
     context: JobProblem,
     seeds: JobGenes | None,
@@ -160,7 +160,19 @@ def _searched(
     succession: Succession | None = None,
     target: jax.Array | None = None,
 ) -> tuple[emo.Archive[JobGenes], jax.Array]:
-    """What `search_islands` returns, of islands with a key each."""
+    """The jitted program of `search_islands`, which returns what it does.
+
+    Args:
+        keys: `[I]` typed keys, one for each island, consumed.
+        context: as there.
+        seeds: as there.
+        rates: as there, float32.
+        problem: static.
+        sizes: static.
+        generations: static, those bred after the first population.
+        succession: static, as there.
+        target: `[]` float32, or None.
+    """
 
     def one(key: jax.Array, context: JobProblem, seeds: JobGenes | None) -> tuple[emo.Archive, jax.Array]:
         if succession is not None:
@@ -208,7 +220,7 @@ def search_islands(
     archive = 2 if len(config.objectives) == 1 else config.archive
     # Rates are always of one type: another one would compile anew.
     traced = jax.tree.map(lambda rate: jnp.asarray(rate, jnp.float32), rates)
-    return _searched(
+    return searched_islands(
         island_keys(key, context.mask.shape[0]), context, seeds, traced,
         problem=chosen, sizes=Sizes(config.population, immigrants=0, archive=archive), generations=config.generations,
         succession=succession, target=None if target is None else jnp.float32(target),

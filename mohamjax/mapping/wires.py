@@ -208,7 +208,7 @@ def _hops_of_ways(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> 
     return np.stack([hops(tuple(way), *axes) for way in ways.tolist()])
 
 
-def _axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:
+def axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:
     """Children along an axis of the arrays that are counted, rising.
 
     All that there can be where they are few: sizes then follow from the template alone. Else those that occur.
@@ -267,7 +267,7 @@ def wires(
         for level in map(int, np.flatnonzero(costly[t])):
             said = np.zeros((0, 2)) if given is None else np.asarray(given[1])[np.asarray(given[0]) == t][:, level]
             used = np.concatenate([fanout[:, level], said])
-            axes = [_axis_sizes(int(machine.fanout[t, level, axis]), used[:, axis]) for axis in range(2)]
+            axes = [axis_sizes(int(machine.fanout[t, level, axis]), used[:, axis]) for axis in range(2)]
             widths[t, level] = axes
             if not len(at[0]):
                 continue  # the template runs none of the layers

@@ -42,7 +42,7 @@ def design_dimensions(space: DesignSpace, genes: str = "plans") -> int:
     """
     if not isinstance(space, DesignSpace):
         raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
-    return sum(_widths(space.genetics, space.plans, genes))
+    return sum(genome_widths(space.genetics, space.plans, genes))
 
 
 def decode_design(x: jax.typing.ArrayLike, space: DesignSpace, genes: str = "plans") -> Design:
@@ -84,8 +84,17 @@ def decode_design(x: jax.typing.ArrayLike, space: DesignSpace, genes: str = "pla
     return jax.tree.map(lambda gene: jnp.where(lost, -1, gene), design)
 
 
-def _widths(genetics: Genetics, tables: PlanTables, genes: str) -> tuple[int, ...]:
-    """How many numbers each genome takes."""
+def genome_widths(genetics: Genetics, tables: PlanTables, genes: str) -> tuple[int, ...]:
+    """How many numbers of a point each genome takes, in their order; `design_dimensions` is their sum.
+
+    Args:
+        genetics: what the operators read.
+        tables: what plans read.
+        genes: `plans` or `layers`.
+
+    Raises:
+        ValueError: other genes.
+    """
     layers, tiles = genetics.unique.shape[-1], genetics.on_tile.shape[-1]
     if genes == "plans":
         return tiles, tiles * tables.library.shape[-1], tiles, 1
@@ -96,7 +105,7 @@ def _widths(genetics: Genetics, tables: PlanTables, genes: str) -> tuple[int, ..
 
 def decode_unit(x: jax.typing.ArrayLike, genetics: Genetics, tables: PlanTables, genes: str) -> Design:
     """As `decode_design`, of what the operators and the plans read."""
-    widths = _widths(genetics, tables, genes)
+    widths = genome_widths(genetics, tables, genes)
     x = jnp.asarray(x)
     x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.result_type(float))
     x = jnp.clip(jnp.nan_to_num(x), 0, 1)
