@@ -168,7 +168,7 @@ def test_files_that_cannot_be_read_as_a_whole(tmp_path, capsys, kind):
 # ----------------------------------------------------------------------------------------------- schedules, mappings
 
 SCHEDULES = {
-    "two cases of one name": (fuzz_documents.FLUID, ["cases"], twice, "also the name"),
+    "two cases of one name": (fuzz_documents.FLUID, ["cases"], twice, "also that of the entry"),
     "two resources of one name": (fuzz_documents.FLUID, ["cases", 0, "resource_names"], ["a", "a"], "also the name"),
     "a number of jobs that is true": (
         {"format": "fluid-schedule/1", "cases": [{
@@ -178,7 +178,7 @@ SCHEDULES = {
     "an order with true": (fuzz_documents.FLUID, ["cases", 0, "order", 1], True, "found true/false True"),
     "two jobs of one name": (fuzz_documents.JOB_TABLE, ["jobs", 1, "name"], "j0", "also the name"),
     "two accelerators of one name": (fuzz_documents.JOB_TABLE, ["accelerators", 1, "name"], "a", "also the name"),
-    "two schedules of one name": (fuzz_documents.JOB_TABLE, ["schedules"], twice, "also the name"),
+    "two schedules of one name": (fuzz_documents.JOB_TABLE, ["schedules"], twice, "also that of the entry"),
     "an accelerator that is true": (
         fuzz_documents.JOB_TABLE, ["schedules", 0, "accelerator", 1], True,
         "found true/false True; write a name or a 0-based number"),
