@@ -101,7 +101,11 @@ def _samples(path: pathlib.Path) -> object:
 def _target() -> Target:
     """Three layers with one mapping each, of made-up costs."""
     file = fuzz_documents.design_file()
-    tables = types.SimpleNamespace(mapping=file.mappings, count=file.count, cycles=np.ones((*file.count.shape, 1)))
+    shape = (*file.count.shape, 1)
+    tables = types.SimpleNamespace(
+        mapping=file.mappings, count=file.count, cycles=np.ones(shape), exists=file.count[..., None] > 0,
+        offchip_bytes=np.ones(shape), objectives=np.ones((*shape, 3)),
+    )  # fmt: skip
     assert file.mappings.order.shape[2] == 1
     return Target(file.application, file.templates, file.technology, file.package, lambda: tables, ("simba",))
 

@@ -53,7 +53,9 @@ NUMBERS = [
 def test_no_number_is_negative_or_none(made, name, bad):
     """Every numeric field of what a user makes in Python; the complaint names it."""
     with pytest.raises(InputError) as error:
-        dataclasses.replace(made, **{name: bad})
+        found = dataclasses.replace(made, **{name: bad})
+        if isinstance(found, WorkloadShape):  # what a graph says of it comes first: shapes are checked by their layers
+            Layer("a", "fc", "Gemm", found)
     assert name in str(error.value) or (name in "GNKCPQRS" and f"shape.{name}" in str(error.value))
 
 
@@ -65,8 +67,8 @@ OTHERS = {
     "cls": lambda: Component("fast"),
     "fixed": lambda: Component("fixed", fixed=(1.0, math.nan, 1.0)),
     "dram_type": lambda: Component("dram", dram_type="DDR9"),
-    "stride": lambda: WorkloadShape(stride=(1, 0)),
-    "dilation": lambda: WorkloadShape(dilation=(1.5, 1)),
+    "stride": lambda: Layer("a", "fc", "Gemm", WorkloadShape(stride=(1, 0))),
+    "dilation": lambda: Layer("a", "fc", "Gemm", WorkloadShape(dilation=(1.5, 1))),
     "weight": lambda: JobGoals(weight=(1.0, -1.0)),
     "deadline": lambda: JobGoals(deadline=(0.0,)),
     "target": lambda: JobGoals(target=(0, 1.5)),

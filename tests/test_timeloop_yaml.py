@@ -310,7 +310,7 @@ def test_nodes_outside_the_subset_are_refused(tmp_path, old, new, says):
         ("R=3 C=8", "R=3 C=" + "9" * 5000, "is no factor"),
         ("C: 8, ", "", "the bound is missing"),
         ("read-write: True", "read-write: False", "is out of order"),
-        ("R=3 C=8", "R=3 C=4", "factors of C multiply to 4, its bound is 8"),
+        ("R=3 C=8", "R=3 C=4", "factors of C multiply to 4 (4 at spad), its bound is 8"),
         ("R=3 C=8", "R=3 C<=8", "needs every factor as a number"),
         ("Q=2", "Q=0", "a factor of 0 is the whole bound of Q, which has other factors too"),
         ("target: spad, type: temporal, factors: R=3 C=8", "target: spad, type: spatial, factors: R=1", "one child"),

@@ -49,7 +49,11 @@ def test_hops_on_any_array_are_those_of_the_plain_rules(counted, seed):
     with jax.enable_x64(True):
         counts = jax.device_get(counted(stack(layers), stack(mappings), stack(machines)))
     words = counts.delivered * counts.instances_used[..., None]
-    lead = {"count": np.ones((BATCH, 1), np.int32), "cycles": np.zeros((BATCH, 1, 1))}
+    lead = {
+        "count": np.ones((BATCH, 1), np.int32),
+        "cycles": np.zeros((BATCH, 1, 1)),
+        "exists": np.ones((BATCH, 1, 1), bool),
+    }
     pareto: Any = SimpleNamespace(
         mapping=jax.tree.map(lambda leaf: leaf[:, None, None], stack(mappings)),
         fanout=used[:, None, None],

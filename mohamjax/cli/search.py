@@ -459,7 +459,7 @@ def _searched(
     terminal.line(f"results in {folder}{early if result.interrupted else ''}")
     front = result.front
     if idle := told_of_little_use(front):
-        terminal.line(idle)
+        terminal.line(f"{idle}; `mohamjax evaluate designs --explain` tells more")
     one = settings.moham.objective
     roles = {} if one == "front" else {f"least {one}": result.best}
     roles |= landmarks(result.front.objectives, result.front.measures, result.front.offsets)

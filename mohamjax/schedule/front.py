@@ -70,7 +70,4 @@ def told_of_little_use(front: Evaluated) -> str:
     if not idle:
         return ""
     few = f"{', '.join(idle[:3])}{', ...' if len(idle) > 3 else ''}"
-    return (
-        f"{plural(len(idle), 'layer')} below {LOW:.0%} of the MACs of the chiplet in every design: {few}; "
-        "`mohamjax evaluate designs --explain` tells more"
-    )
+    return f"{plural(len(idle), 'layer')} below {LOW:.0%} of the MACs of the chiplet in every design: {few}"

@@ -39,11 +39,11 @@ class WorkloadShape:
     stride: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
 
-    def __post_init__(self) -> None:
-        """Checks that all are whole numbers of at least 1.
+    def check(self) -> None:
+        """Complains about what is no whole number of at least 1: layers check their shapes when they are made.
 
         Raises:
-            InputError: one is not; names it.
+            InputError: names it.
         """
         pairs = (("stride", self.stride), ("dilation", self.dilation))
         for name, values in (*((dim, (getattr(self, dim),)) for dim in DIMS), *pairs):
@@ -98,6 +98,10 @@ class Layer:
     shape: WorkloadShape
     word_bits: int = 32
     predecessors: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Checks the shape (`WorkloadShape.check`)."""
+        self.shape.check()
 
     @property
     def macs(self) -> int:
