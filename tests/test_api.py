@@ -633,6 +633,7 @@ def test_the_schedule_of_a_design_is_a_table(problem, result):
     assert all(row["template"] in known and row["offchip_bytes"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("objective", "exponents"), [("product", (1, 2, 0.5)), ("area", (0, 0, 1))])
 def test_the_best_design_has_least_of_what_was_minimised(problem, tables, objective, exponents):
     more = {"weights": exponents} if objective == "product" else {}

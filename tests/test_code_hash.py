@@ -72,6 +72,7 @@ def test_modules_of_this_package():
 # ---------------------------------------------------------------- the mapper's sets
 
 
+@pytest.mark.slow
 def test_sets_of_other_code_are_not_taken(tmp_path, monkeypatch):
     layers = [UniqueLayer("conv", WorkloadShape(K=4, C=4, P=4, Q=4))]
     templates, technology = load_templates(["shidiannao"]), load_technology()

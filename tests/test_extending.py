@@ -36,6 +36,7 @@ def problem(requirements=None):
     return mj.DesignProblem(application, ("simba", "shidiannao"), mj.Package(max_tiles=2), requirements=requirements)
 
 
+@pytest.mark.slow
 def test_an_objective_is_one_entry(entries):
     own = problem()
     front = mj.search(own, mj.sample_mappings(own, 8), "tiny", objectives=("edp", "area"), **SIZES).front
@@ -44,6 +45,7 @@ def test_an_objective_is_one_entry(entries):
     assert len(front) > 1
 
 
+@pytest.mark.slow
 def test_a_measure_of_a_chiplet_is_one_entry(entries, tmp_path):
     free = problem()
     tables = mj.sample_mappings(free, 8)

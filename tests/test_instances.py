@@ -215,6 +215,7 @@ def networks(tmp_path_factory):
     return [str(folder / "one.onnx"), str(folder / "two.onnx")]
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_last_population_and_the_archive_beside_it(networks, tmp_path):
     assert search(networks, tmp_path / "a", "--preset", "moham", "--no-figures") == 0
     history = table(tmp_path / "a" / "history.csv")

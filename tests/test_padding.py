@@ -193,6 +193,7 @@ SMALL = toy("small", capacity=(16, 128), fanout=(4, 2))
 LAYER = UniqueLayer("conv", WorkloadShape(K=7, C=3, P=5))
 
 
+@pytest.mark.slow
 def test_an_enumeration_proves_the_padded_optimum_and_the_mapper_finds_it():
     tables = Enumeration([LAYER], [SMALL], TECHNOLOGY).tables()
     count = int(tables.count[0, 0])

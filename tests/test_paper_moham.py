@@ -64,6 +64,7 @@ def test_the_script_lists_its_exhibits():
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(moham.EXHIBITS)
 
 
+@pytest.mark.slow
 def test_one_template_alone_is_the_problem_with_that_template_only():
     """Designs of the space with copies of a template cost what the same designs cost with that template."""
     import jax

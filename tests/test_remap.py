@@ -256,6 +256,7 @@ def test_mappings_that_the_mapper_would_not_make_are_no_start(application, mappe
     assert found[0].objectives[0, 0, : found[0].count[0, 0]].min(axis=0)[0] <= mapped.objectives[0, 0, 1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [False, True])
 def test_given_mappings_alone_are_kept_where_nothing_descends(application, mapped, fixed):
     """Without rounds of descent a set is the front of its starts; others' mappings change nothing, a cache neither."""

@@ -93,6 +93,7 @@ def test_every_design_passes_the_plain_checker(results):
         assert problems(document, design) == [], design["design_id"]
 
 
+@pytest.mark.slow
 def test_designs_under_contention_of_the_mesh_pass_the_plain_checker(networks, tmp_path):
     """A package of narrow links to one wide interface: the file says so, and what reads it keeps to it.
 

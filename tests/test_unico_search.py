@@ -246,6 +246,7 @@ def test_presets():
         settings(SPACE, "unico", "ci", preset="paper")
 
 
+@pytest.mark.slow
 def test_lanes_that_minimise_latency_have_curves_that_fall_in_latency(whole):
     """As the paper says of its mapping searches (Section 3); under the energy-delay product they need not."""
     history = search(method="random", objective="latency", score="latency").run().history

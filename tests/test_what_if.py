@@ -276,6 +276,7 @@ def test_exact_derivatives_equal_central_differences(nominal, found):
     np.testing.assert_allclose(found.derivative[:, exact] * value[:, None], own * found.objectives[:, None], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_leakage_follows_no_energy_and_no_area(nominal):
     """Exact derivatives leave it out, and are right: it is latency times a power that these numbers do not change."""
     leaking = candidates(technology=counting_leakage(TECHNOLOGY))
