@@ -256,7 +256,7 @@ def tried_orders(order: jax.Array, now: DesignReport, ends: jax.Array, evaluatio
 def remaining(duration: jax.Array, predecessor_bits: jax.Array) -> jax.Array:
     """`[L]` float, the longest path from the beginning of each layer to an end of its network, without waiting.
 
-    The upward rank of `search.plans` and of `problem.list_scheduling` is the same path, of mean durations and over lists.
+    The upward ranks of `search.plans` and of `problem.list_scheduling` are the same path, of mean durations.
 
     Args:
         duration: `[L]` float, of layers that are numbered in a topological order.
