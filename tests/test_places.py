@@ -14,11 +14,12 @@ from mohamjax import emo
 from mohamjax.hardware import PackageParameters
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Setup, evaluation_arrays
+from mohamjax.search.arrangements import arrangements
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.finish import finished, finishing
 from mohamjax.search.generations import Generations
 from mohamjax.search.moham import genetic_problem
-from mohamjax.search.places import Closing, arrangements, closing
+from mohamjax.search.places import Closing, closing, open_to_moves
 from mohamjax.search.representatives import representatives
 from mohamjax.search.settings import Settings
 from mohamjax.workload import Ensemble, Member
@@ -118,12 +119,17 @@ def evaluated(designs, space):
 
 def dominated(state, space, variants):
     """How many designs of the archive have a variant that is worse in nothing and clearly better in something."""
+    return len(dominated_rows(state, space, variants))
+
+
+def dominated_rows(state, space, variants):
+    """Which ones, of those that are in use."""
     designs, own = archived(state)
     made = [(i, new) for i, design in enumerate(designs) for new in variants(design)]
     rows = np.asarray([i for i, _ in made])
     reached = evaluated([new for _, new in made], space)
     good = (reached <= own[rows] * (1 + 1e-6)).all(axis=1) & (reached < own[rows] * (1 - 1e-4)).any(axis=1)
-    return len(set(rows[good]))
+    return set(rows[good].tolist())
 
 
 def test_no_order_of_the_chiplets_dominates_a_design_of_a_closed_front(state, closed, space):
@@ -161,6 +167,21 @@ def test_only_what_stands_for_the_front_is_closed(state, closed, space):
     assert done.closed.shape == valid.shape and 12 <= (done.closed & valid).sum() < valid.sum()
     assert (done.closed | ~np.asarray(left.archive.valid)).all()
     assert dominated(after, space, lambda design: permuted(design, layers)) > 0
+
+
+def test_designs_that_a_move_would_better_are_told_from_closed_ones(state, closed, space):
+    """As brute force has it; a closed front has none, whatever place its designs have in the archive."""
+    layers = int(space.genetics.layers)
+    after, _ = closed
+    for whole in (state, after):
+        designs, objectives = archived(whole)
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *designs)
+        found = open_to_moves(stacked, objectives, whole, space, CLOSED)
+        assert found.any() == (whole is state)
+        back = open_to_moves(take(stacked, slice(None, None, -1)), objectives[::-1], whole, space, CLOSED)
+        assert np.array_equal(back[::-1], found)
+        for variants in (lambda design: permuted(design, layers), lambda design: without_one(design, space)):
+            assert dominated_rows(whole, space, variants) <= set(np.flatnonzero(found).tolist())
 
 
 def models(over):

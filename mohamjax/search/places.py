@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -35,11 +34,13 @@ from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.problem.space import DesignSpace, Genetics
 from mohamjax.runtime.blocks import DESIGNS, in_blocks, in_fitting_blocks
 from mohamjax.runtime.programs import jit_o1_plain_loops
-from mohamjax.runtime.struct import put, record, take
+from mohamjax.runtime.struct import record, take
 from mohamjax.schedule.design import CYCLE_S, Design, Package, chiplets, energy_and_area
+from mohamjax.search.arrangements import Arrangements, arrangements
 from mohamjax.search.config import MohamConfig
+from mohamjax.search.moham import genetic_problem
 from mohamjax.search.plan_operators import exchanged, merged, takers
-from mohamjax.search.plans import Planned, fitting, used_sizes
+from mohamjax.search.plans import Planned, fitting, plan_of, used_sizes
 from mohamjax.search.representatives import representatives
 from mohamjax.text import plural
 
@@ -50,114 +51,8 @@ BETTER = 2e-5
 """Relative gain from which on a design is better. As it is more than what two objectives may lose, no two designs can
 take each other's place for ever."""
 
-_MOST = 4096
-"""Arrangements of a number of chiplets up to which all are tried: those of nine on the default package."""
-
-_DRAWN = 1024
-"""Arrangements that are tried of more chiplets: all exchanges of two, and random ones."""
-
-_SIZES = 6, 9
-"""Numbers of chiplets up to which designs go through tables of their own: those of more would be mostly padding."""
-
 _ROWS, _ENTRIES, _TRIED = 64, 64, 2 * DESIGNS
 _CELLS = 1 << 20  # of comparisons at a time
-
-
-@record
-class Arrangements:
-    """Ways to divide up to K chiplets among the places of a package; the first axis is the number of chiplets, 0 to K.
-
-    The k-th chiplet stands on the k-th tile that is not empty. The first arrangement leaves all where they are.
-
-    Attributes:
-        group: `[K + 1, R, K]` int32, group of places that each chiplet goes to; -1 for chiplets that are not there.
-        kind: `[K + 1, R]` int32 in 0..R-1, class of an arrangement: all of a class have the same latency.
-        there: `[K + 1, R]` bool, the arrangement exists.
-        place_group: `[K + 1, K]` int32, group of each place: places of a group use the same resources.
-        load: `[K + 1, G, C]` float, cycles that a byte of a chiplet of the group keeps each resource busy; 0 where it
-            does not use it.
-    """
-
-    group: jax.Array
-    kind: jax.Array
-    there: jax.Array
-    place_group: jax.Array
-    load: jax.Array
-
-
-def arrangements(package: Package) -> tuple[Arrangements, ...]:
-    """The arrangements of a package, for few, some and all chiplets (`_SIZES`), on the host.
-
-    All of them where there are no more than 4,096 (up to nine chiplets on the default package); of more chiplets the
-    present one, all that exchange two chiplets, and random ones, the same in every search.
-    """
-    tables: Any = jax.device_get(package.tables)
-    tiles = np.shape(tables.interface_of)[1]
-    wide = np.asarray(jax.device_get(package.interface_bandwidth), float)
-    trunks = tables.trunks
-    bandwidth = wide if trunks is None else np.append(wide, np.full(trunks.shape[2], float(package.link_bandwidth)))
-    known = []
-    for n in range(1, tiles + 1):
-        uses = tables.interface_of[n, :n, None] == np.arange(len(wide))
-        uses = uses if trunks is None else np.concatenate([uses, trunks[n, :n]], axis=1)
-        own, group = np.unique(uses, axis=0, return_inverse=True)
-        rows = _divisions(group.reshape(-1), np.random.default_rng(n))
-        known.append((rows, _classes(rows, own, bandwidth), own / bandwidth))
-    sizes = sorted({min(size, tiles) for size in (*_SIZES, tiles)})
-    return tuple(_padded(known[:size], len(bandwidth)) for size in sizes)
-
-
-def _padded(known: list[tuple[np.ndarray, ...]], resources: int) -> Arrangements:
-    """Arrangements of 1 to K chiplets: divisions `[rows, n]`, their classes `[rows]`, and loads `[groups, C]`."""
-    chips = len(known)
-    most, groups = max(len(rows) for rows, *_ in known), max(len(load) for *_, load in known)
-    group, kind = np.full((chips + 1, most, chips), -1), np.zeros((chips + 1, most))
-    there, loads = np.zeros((chips + 1, most), bool), np.zeros((chips + 1, groups, resources))
-    for n, (rows, of, load) in enumerate(known, start=1):
-        group[n, : len(rows), :n], kind[n, : len(rows)], there[n, : len(rows)] = rows, of, True
-        loads[n, : len(load)] = load
-    return Arrangements(
-        group=put(group, np.int32), kind=put(kind, np.int32), there=put(there), place_group=put(group[:, 0], np.int32),
-        load=put(loads, np.float32),
-    )  # fmt: skip
-
-
-def _divisions(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """`[rows, n]` int, groups of n chiplets: `group` first, then all other orders of it, or a sample of them."""
-    sizes = np.bincount(group)
-    number = math.factorial(len(group)) // math.prod(math.factorial(int(size)) for size in sizes)
-    if number <= _MOST:
-        rows = np.zeros((1, 0), int)
-        for _ in group:  # each row once more for every group that has a place left
-            left = sizes - np.stack([(rows == g).sum(axis=1) for g in range(len(sizes))], axis=1)
-            row, following = np.nonzero(left)
-            rows = np.concatenate([rows[row], following[:, None]], axis=1)
-    else:
-        exchanges = [_swapped(group, i, j) for i, j in itertools.combinations(range(len(group)), 2)]
-        drawn = [rng.permutation(group) for _ in range(_DRAWN)]
-        rows = np.unique(np.stack([*exchanges, *drawn]), axis=0)
-        rows = rows[np.sort(rng.permutation(len(rows))[:_DRAWN])] if len(rows) > 2 * _DRAWN else rows
-    return np.concatenate([group[None], rows[(rows != group).any(axis=1)]])
-
-
-def _swapped(group: np.ndarray, i: int, j: int) -> np.ndarray:
-    out = group.copy()
-    out[[i, j]] = group[[j, i]]
-    return out
-
-
-def _classes(rows: np.ndarray, uses: np.ndarray, bandwidth: np.ndarray) -> np.ndarray:
-    """`[rows]` int, the class of each arrangement: which sets of chiplets share a resource of which bandwidth.
-
-    Args:
-        rows: `[rows, n]`, group of each chiplet.
-        uses: `[G, C]` bool.
-        bandwidth: `[C]` float.
-    """
-    # The chiplets on a resource as the bits of a number. Resources of one bandwidth may change places.
-    sets = (uses[rows].astype(np.int64) << np.arange(rows.shape[1])[:, None]).sum(axis=1)
-    same = [np.sort(sets[:, bandwidth == width], axis=1) for width in np.unique(bandwidth)]
-    return np.unique(np.concatenate(same, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 
 
 # ---------------------------------------------------------------- moves and their bounds
@@ -555,6 +450,45 @@ def closing(
         yield dataclasses.replace(state, archive=archive), done
         if not replaced:
             break
+
+
+def open_to_moves(
+    designs: Design, objectives: np.ndarray, state: SearchState, space: DesignSpace, config: MohamConfig
+) -> np.ndarray:
+    """`[N]` bool, designs that a move of chiplets would better, as `closing` judges it; nothing is replaced.
+
+    Args:
+        designs: `[N, ...]` NumPy, no more than the archives of the state have slots.
+        objectives: `[N, M]`, with the offsets of the search.
+        state: of the search, whole; its archives give the shapes of the programs.
+        space: its problem.
+        config: its settings.
+    """
+    slots, number = state.archive.valid.shape, len(objectives)
+    place = np.arange(math.prod(slots))
+    rows = np.minimum(place, number - 1)
+    valid = (place < number).reshape(slots)
+    values = np.where(valid[..., None], objectives[rows].reshape(*slots, -1), np.inf)
+    individuals = jax.tree.map(lambda leaf: leaf.reshape(*slots, *leaf.shape[1:]), _planned(take(designs, rows), space))
+    archive: emo.Archive = dataclasses.replace(
+        state.archive, genes=individuals, valid=jnp.asarray(valid),
+        objectives=jnp.asarray(values, state.archive.objectives.dtype),
+    )  # fmt: skip
+    tables, names = arrangements(space.evaluation.package), config.objectives
+    rows, moves = _candidates(archive, archive.valid, tables, space, names, None)
+    program = functools.partial(_some_tried, problem=genetic_problem(config))
+    reached = [found for _, found in _in_batches(program, _TRIED, None, (rows, moves), (archive, space))]
+    out = np.zeros(math.prod(slots), bool)
+    if reached:
+        own = np.asarray(archive.objectives).reshape(-1, len(names))
+        out[_dominating(rows, np.concatenate(reached), own)[0]] = True
+    return out[:number]
+
+
+@jit_o1_plain_loops
+def _planned(designs: Design, space: DesignSpace) -> Planned:
+    """Designs `[N, ...]` as individuals."""
+    return jax.vmap(lambda design: plan_of(design, space.genetics, space.plans))(designs)
 
 
 def _representing(archive: emo.Archive, space: DesignSpace, config: MohamConfig) -> np.ndarray:

@@ -42,7 +42,7 @@ from mohamjax.search.listener import Listener, heard
 from mohamjax.search.moham import designs_of
 from mohamjax.search.ordering import Ordering, orderings, reordered, replaced
 from mohamjax.search.own import OWN_KINDS, check_own, with_own_values
-from mohamjax.search.places import Closing
+from mohamjax.search.places import Closing, open_to_moves
 from mohamjax.search.precompile import Precompilation, made_up_tables
 from mohamjax.search.remap import Remapper
 from mohamjax.search.representatives import chosen_rows
@@ -461,8 +461,8 @@ class Search:
     def _ordered(self, shown: Evaluated, number: int) -> tuple[Evaluated, Ordering | None]:
         """Designs with orders in which networks are ready earlier, and what it took; None where nothing was tried.
 
-        A design that would no longer keep the requirements with its new order (power rises where latency falls) keeps
-        the one that it has.
+        A design that would no longer keep the requirements with its new order (power rises where latency falls), or
+        that a move of chiplets would then better, keeps the one that it has.
 
         Args:
             shown: the designs.
@@ -486,8 +486,22 @@ class Search:
         if ordering is None:
             return shown, None
         found = reordered(shown, ordering, number, config.periods)
-        lost = np.flatnonzero(~keeps(self._limited.resolved, _reached(found, config.limits)))
-        return found if not lost.size else replaced(found, lost, shown.take(lost)), ordering
+        back = ~keeps(self._limited.resolved, _reached(found, config.limits))
+        changed = (np.asarray(found.designs.order) != np.asarray(shown.designs.order)).any(axis=1)
+        if self._plans and self._closed.closed is not None and (some := np.flatnonzero(changed & ~back)).size:
+            # The front was closed with the orders that it had.
+            designs, values = jax.tree.map(lambda leaf: np.asarray(leaf)[some], (found.designs, found.objectives))
+            assert self._state is not None
+            state = gathered(self._state, self._spread)
+            back[some] |= open_to_moves(designs, values + np.asarray(found.offsets), state, self._space, config)
+        lost = np.flatnonzero(back & changed)
+        if lost.size:
+            found = replaced(found, lost, shown.take(lost))
+            self._listener.announce(
+                f"{plural(len(lost), 'design')} of these back in the old order: with the new one, other places of "
+                "chiplets would be better, or a requirement is broken"
+            )
+        return found, dataclasses.replace(ordering, changed=int(changed.sum()) - len(lost))
 
 
 def _host_designs(genes: Any, rows: tuple[np.ndarray, ...]) -> Design:

@@ -1,0 +1,122 @@
+"""Ways to arrange chiplets on the places of a package, told apart by the resources that chiplets then share.
+
+Axes: S tiles, R arrangements of up to K chiplets, G groups of places, C resources.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax.runtime.struct import put, record
+from mohamjax.schedule.design import Package
+
+_MOST = 4096
+"""Arrangements of a number of chiplets up to which all are tried: those of nine on the default package."""
+
+_DRAWN = 1024
+"""Arrangements that are tried of more chiplets: all exchanges of two, and random ones."""
+
+_SIZES = 6, 9
+"""Numbers of chiplets up to which designs go through tables of their own: those of more would be mostly padding."""
+
+
+@record
+class Arrangements:
+    """Ways to divide up to K chiplets among the places of a package; the first axis is the number of chiplets, 0 to K.
+
+    The k-th chiplet stands on the k-th tile that is not empty. The first arrangement leaves all where they are.
+
+    Attributes:
+        group: `[K + 1, R, K]` int32, group of places that each chiplet goes to; -1 for chiplets that are not there.
+        kind: `[K + 1, R]` int32 in 0..R-1, class of an arrangement: all of a class have the same latency.
+        there: `[K + 1, R]` bool, the arrangement exists.
+        place_group: `[K + 1, K]` int32, group of each place: places of a group use the same resources.
+        load: `[K + 1, G, C]` float, cycles that a byte of a chiplet of the group keeps each resource busy; 0 where it
+            does not use it.
+    """
+
+    group: jax.Array
+    kind: jax.Array
+    there: jax.Array
+    place_group: jax.Array
+    load: jax.Array
+
+
+def arrangements(package: Package) -> tuple[Arrangements, ...]:
+    """The arrangements of a package, for few, some and all chiplets (`_SIZES`), on the host.
+
+    All of them where there are no more than 4,096 (up to nine chiplets on the default package); of more chiplets the
+    present one, all that exchange two chiplets, and random ones, the same in every search.
+    """
+    tables: Any = jax.device_get(package.tables)
+    tiles = np.shape(tables.interface_of)[1]
+    wide = np.asarray(jax.device_get(package.interface_bandwidth), float)
+    trunks = tables.trunks
+    bandwidth = wide if trunks is None else np.append(wide, np.full(trunks.shape[2], float(package.link_bandwidth)))
+    known = []
+    for n in range(1, tiles + 1):
+        uses = tables.interface_of[n, :n, None] == np.arange(len(wide))
+        uses = uses if trunks is None else np.concatenate([uses, trunks[n, :n]], axis=1)
+        own, group = np.unique(uses, axis=0, return_inverse=True)
+        rows = _divisions(group.reshape(-1), np.random.default_rng(n))
+        known.append((rows, _classes(rows, own, bandwidth), own / bandwidth))
+    sizes = sorted({min(size, tiles) for size in (*_SIZES, tiles)})
+    return tuple(_padded(known[:size], len(bandwidth)) for size in sizes)
+
+
+def _padded(known: list[tuple[np.ndarray, ...]], resources: int) -> Arrangements:
+    """Arrangements of 1 to K chiplets: divisions `[rows, n]`, their classes `[rows]`, and loads `[groups, C]`."""
+    chips = len(known)
+    most, groups = max(len(rows) for rows, *_ in known), max(len(load) for *_, load in known)
+    group, kind = np.full((chips + 1, most, chips), -1), np.zeros((chips + 1, most))
+    there, loads = np.zeros((chips + 1, most), bool), np.zeros((chips + 1, groups, resources))
+    for n, (rows, of, load) in enumerate(known, start=1):
+        group[n, : len(rows), :n], kind[n, : len(rows)], there[n, : len(rows)] = rows, of, True
+        loads[n, : len(load)] = load
+    return Arrangements(
+        group=put(group, np.int32), kind=put(kind, np.int32), there=put(there), place_group=put(group[:, 0], np.int32),
+        load=put(loads, np.float32),
+    )  # fmt: skip
+
+
+def _divisions(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """`[rows, n]` int, groups of n chiplets: `group` first, then all other orders of it, or a sample of them."""
+    sizes = np.bincount(group)
+    number = math.factorial(len(group)) // math.prod(math.factorial(int(size)) for size in sizes)
+    if number <= _MOST:
+        rows = np.zeros((1, 0), int)
+        for _ in group:  # each row once more for every group that has a place left
+            left = sizes - np.stack([(rows == g).sum(axis=1) for g in range(len(sizes))], axis=1)
+            row, following = np.nonzero(left)
+            rows = np.concatenate([rows[row], following[:, None]], axis=1)
+    else:
+        exchanges = [_swapped(group, i, j) for i, j in itertools.combinations(range(len(group)), 2)]
+        drawn = [rng.permutation(group) for _ in range(_DRAWN)]
+        rows = np.unique(np.stack([*exchanges, *drawn]), axis=0)
+        rows = rows[np.sort(rng.permutation(len(rows))[:_DRAWN])] if len(rows) > 2 * _DRAWN else rows
+    return np.concatenate([group[None], rows[(rows != group).any(axis=1)]])
+
+
+def _swapped(group: np.ndarray, i: int, j: int) -> np.ndarray:
+    out = group.copy()
+    out[[i, j]] = group[[j, i]]
+    return out
+
+
+def _classes(rows: np.ndarray, uses: np.ndarray, bandwidth: np.ndarray) -> np.ndarray:
+    """`[rows]` int, the class of each arrangement: which sets of chiplets share a resource of which bandwidth.
+
+    Args:
+        rows: `[rows, n]`, group of each chiplet.
+        uses: `[G, C]` bool.
+        bandwidth: `[C]` float.
+    """
+    # The chiplets on a resource as the bits of a number. Resources of one bandwidth may change places.
+    sets = (uses[rows].astype(np.int64) << np.arange(rows.shape[1])[:, None]).sum(axis=1)
+    same = [np.sort(sets[:, bandwidth == width], axis=1) for width in np.unique(bandwidth)]
+    return np.unique(np.concatenate(same, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
