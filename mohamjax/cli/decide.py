@@ -9,6 +9,7 @@ from mohamjax.cli import options
 from mohamjax.cli.outputs import probe, write
 from mohamjax.cli.tables import decision_table
 from mohamjax.cli.terminal import Terminal
+from mohamjax.errors import InputError
 
 
 def add_parser(verbs: options.Verbs) -> None:
@@ -27,7 +28,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     probe(arguments.out)
     results = read_results(arguments.folder)
-    decision = decide(results.front, arguments.target, results.certificate)
+    try:
+        decision = decide(results.front, arguments.target, results.certificate)
+    except InputError as error:
+        if error.argument is None:
+            raise
+        raise InputError(error.message, item="TARGET", remedy=error.remedy) from None
     told = json.dumps(decision.to_dict(), indent=2) if arguments.json else decision_table(decision)
     write(arguments.out, told + "\n")
     return 0 if decision.kept else 1

@@ -39,8 +39,8 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument(
         "workload",
         nargs="+",
-        help="a packaged scenario (mobile, edge, ar-vr, data-center, ar-vr-rates, ar-vr-unet, data-center-released), a "
-        "scenario YAML, or ONNX files",
+        help="a packaged scenario (mobile, edge, ar-vr, data-center, ar-vr-rates, ar-vr-unet, data-center-released) "
+        "or network (`mohamjax workload` lists them), a scenario YAML, or ONNX files; several run together",
     )
     _add_first(parser.add_argument_group("what matters first"))
     _add_hardware(parser.add_argument_group("the hardware"))

@@ -106,9 +106,11 @@ def decision_table(decision: Decision) -> str:
         )
         if decision.hopeless is not None:
             told += (
-                f"; more search does not help: {decision.hopeless}. Other templates, or a package with more bandwidth "
-                "(--package), may"
+                f"; more search does not help: {decision.hopeless}. Other templates may help, or a package with more "
+                "bandwidth (--package)"
             )
+        else:
+            told += "; another seed, a larger budget or --inject with earlier results may find one"
         return lines(told)
     shown = dict.fromkeys([*decision.named.values(), *(step.row for step in decision.steps)])
     latency = unit([rows[i]["latency_s"] for i in shown], "s")
