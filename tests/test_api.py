@@ -659,7 +659,7 @@ def test_a_search_tells_how_far_it_is(problem, tables, result, capsys, monkeypat
     same(result, mj.search(problem, tables, budget="tiny", seed=0, progress=True, **TINY))
     said = capsys.readouterr()
     assert not said.out
-    line = "2 layers below 200% of the MACs of the chiplet in every design: net/stem, net/head; "
+    line = "2 layers below 200% of the MACs of the chiplet in every design: net/stem, net/head"
     assert said.err.splitlines()[-1].startswith(line)
     assert re.search(
         r"^search  generation 4/4  [\d,]+ designs/s  front \d+  hypervolume 0\.\d+  0 s left$", said.err, re.M
