@@ -307,11 +307,8 @@ def write_results(
         if figures:
             from mohamjax.figures import plot_evaluated  # matplotlib, which nothing else here needs
 
-            config = result.config
-            title = f"{config['scenario']}, budget {config['budget']}, seed {config['seed']}"
-            plot_evaluated(
-                result.front, out / "figures", title=title, history=result.history, certificate=result.certificate
-            )
+            told = {"title": result.title, "history": result.history, "certificate": result.certificate}
+            plot_evaluated(result.front, out / "figures", **told)
 
 
 def schedule_jobs(

@@ -48,7 +48,7 @@ class _Problem(NamedTuple):
     goals: JobGoals
     tenants: tuple[str, ...]
     title: str
-    given: dict[str, Plan] = {}  # noqa: RUF012
+    given: dict[str, Plan]
 
 
 _COST_MODELS = ("closed-form", "loop-nest")
@@ -344,7 +344,7 @@ def _problem(
     title = f"{plural(len(batch.names), 'job')} of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
     if arguments.cost_model == "loop-nest":
         title += ", loop-nest model"
-    return _Problem(table, goals, batch.tenants, title)
+    return _Problem(table, goals, batch.tenants, title, {})
 
 
 def _given(

@@ -420,9 +420,8 @@ def _searched(
         result = search.run()
         if not is_first(search.devices):
             return 0
-        title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
         if figures is not None:
-            figures.draw(result.front, title=title, history=result.history)
+            figures.draw(result.front, title=result.title, history=result.history)
         bounds, certificate = result.bounds, result.certificate
         if figures is not None:
             figures.certify(certificate)

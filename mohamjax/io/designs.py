@@ -59,6 +59,7 @@ from mohamjax.schedule import (
     reevaluate,
 )
 from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES
+from mohamjax.schedule.explain import level_sizes
 from mohamjax.schedule.measures import measure_named
 from mohamjax.schedule.utilisation import layer_use
 from mohamjax.schedule.validity import invalid, misfits
@@ -131,14 +132,7 @@ def designs_document(
                 **{key: _short(values[tile]) for key, values in measured.items()},
                 "interface": int(chips.interface[tile]),
                 "hops": int(chips.hops[tile]),
-                "levels": [
-                    {
-                        "name": level.name,
-                        "capacity_words": None if level.capacity_words is None else int(chips.capacity[tile, v]),
-                        "fanout": [int(f) for f in chips.fanout[tile, v]],
-                    }
-                    for v, level in enumerate(templates[design.template[tile]].levels)
-                ],
+                "levels": level_sizes(chips, templates[design.template[tile]], int(tile)),
             }
             for tile in standing
         ]

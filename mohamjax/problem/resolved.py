@@ -18,7 +18,7 @@ from mohamjax.problem.requirements import LIMITS, TENANT_LIMITS, FixedChiplet, R
 from mohamjax.reader import choice
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule import Chiplets, TenantReport
-from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES, largest, smallest
+from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES, extremes
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
@@ -398,7 +398,7 @@ def demands(resolved: ResolvedRequirements, reached: Reached) -> list[Demand]:
             if math.isfinite(limit)
         ]
     if resolved.chiplet_limits and chiplets is not None:
-        most, least = (np.asarray(values, np.float64) for values in (largest(chiplets), smallest(chiplets)))
+        most, least = (np.asarray(values, np.float64) for values in extremes(chiplets))
         for k, (key, upper, lower) in enumerate(zip(CHIPLET_MEASURES, *resolved.chiplet_limits, strict=True)):
             if math.isfinite(upper):
                 found.append(Demand(f"limits.chiplet.{key}", most[:, k], upper, True))

@@ -37,18 +37,12 @@ CHIPLET_MEASURES = {
 """By key."""
 
 
-def smallest(chiplets: Chiplets) -> jax.Array | np.ndarray:
-    """`[..., K]` float, the least that any chiplet of a design has; otherwise as `largest`."""
-    xp = np if isinstance(chiplets.area, np.ndarray) else jnp
-    there = chiplets.occupied
-    own = [xp.where(there, measure.value(chiplets), xp.inf) for measure in CHIPLET_MEASURES.values()]
-    return xp.stack([xp.min(values, axis=-1) for values in own], axis=-1)
+def extremes(chiplets: Chiplets) -> tuple[jax.Array | np.ndarray, jax.Array | np.ndarray]:
+    """The most and the least that any chiplet of a design has, of each measure in the order of `CHIPLET_MEASURES`.
 
-
-def largest(chiplets: Chiplets) -> jax.Array | np.ndarray:
-    """`[..., K]` float, the most that any chiplet of a design has, of each measure in the order of `CHIPLET_MEASURES`.
-
-    NumPy arrays stay NumPy arrays, in their precision.
+    `[..., K]` float each; NumPy arrays stay NumPy arrays, in their precision.
     """
     xp = np if isinstance(chiplets.area, np.ndarray) else jnp
-    return xp.stack([xp.max(measure.value(chiplets), axis=-1) for measure in CHIPLET_MEASURES.values()], axis=-1)
+    values = xp.stack([measure.value(chiplets) for measure in CHIPLET_MEASURES.values()], axis=-1)
+    there = chiplets.occupied[..., None]
+    return xp.max(values, axis=-2), xp.min(xp.where(there, values, xp.inf), axis=-2)

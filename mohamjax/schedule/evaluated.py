@@ -135,7 +135,7 @@ def evaluated_in_double(
         tables = tabulate(layers, arrays, single, mappings, count)
         chiplets = np.asarray(genes.template).reshape(-1), np.asarray(own.fanout).reshape(-1, levels, 2)
         evaluation = evaluation_arrays(
-            setup, tables, padded_layers=genes.order.shape[-1], given=chiplets, periods=periods
+            setup, tables, padded_layers=genes.order.shape[-1], given=chiplets, arrays=arrays, periods=periods
         )
         capacity, fanout = (np.asarray(size, dtype) for size in own.sizes)
         inputs = dataclasses.replace(own, design=jax.tree.map(np.asarray, genes), capacity=capacity, fanout=fanout)
@@ -190,15 +190,11 @@ def evaluation_again(evaluated: Evaluated, periods: int = 4) -> EvaluationArrays
         evaluated: designs whose chiplets are just large enough, in double precision.
         periods: as in `reevaluate`.
     """
-    tables = evaluated.tables
-    levels = tables.capacity.shape[3]
-    given = sized(evaluated.designs, levels)
     return evaluation_arrays(
         evaluated,
-        tables,
+        evaluated.tables,
         padded_layers=np.shape(evaluated.designs.order)[1],
-        given=(np.asarray(given.design.template).reshape(-1), np.asarray(given.fanout).reshape(-1, levels, 2)),
-        arrays=evaluated.machines(levels, np.float64),
+        hops=evaluated.wires,
         periods=periods if of_frames(evaluated.measures) else None,
     )
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.hardware import PackageParameters, TemplateArrays, package_tables
-from mohamjax.mapping import MappingTables, wires
+from mohamjax.mapping import MappingTables, Wires, wires
 from mohamjax.runtime.struct import cast
 from mohamjax.schedule.design import EvaluationArrays, Package
 from mohamjax.schedule.fluid import padded_jobs, predecessor_bits
@@ -41,6 +41,7 @@ def evaluation_arrays(
     padded_layers: int | None = None,
     given: tuple[np.ndarray, np.ndarray] | None = None,
     arrays: TemplateArrays | None = None,
+    hops: Wires | None = None,
     periods: int | None = None,
 ) -> EvaluationArrays:
     """Builds the arrays of the evaluation.
@@ -52,6 +53,7 @@ def evaluation_arrays(
         given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated. A
             fanout above 16 that no mapping uses must be told here before `report(sizes=)` may take it.
         arrays: those of the templates, with the levels and the float dtype of the tables, where they are there already.
+        hops: the wires of the tables, which include the fanouts of `given`, where they are there already.
         periods: of the slowest network whose frames are in flight together; None where that is not measured.
     """
     application = setup.application
@@ -64,6 +66,8 @@ def evaluation_arrays(
     dtype = tables.cycles.dtype
     if arrays is None:
         arrays = setup.machines(tables.capacity.shape[3], dtype)
+    if hops is None:
+        hops = wires([u.shape for u in application.unique_layers], arrays, tables, given)
     return EvaluationArrays(
         **jax.device_put(
             {
@@ -72,7 +76,7 @@ def evaluation_arrays(
                 "layer_mask": np.arange(total) < layers,
                 "predecessor_bits": predecessor_bits([x.predecessors for x in application.layers], total),
                 "tables": tables,
-                "wires": wires([u.shape for u in application.unique_layers], arrays, tables, given),
+                "wires": hops,
             }
         ),
         templates=arrays,

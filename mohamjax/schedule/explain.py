@@ -207,6 +207,24 @@ def energy_parts(
     }
 
 
+def level_sizes(chips: Chiplets, template: Template, tile: int) -> list[LevelPart]:
+    """The levels of one chiplet as it is built, from the innermost to the off-chip memory; plain data.
+
+    Args:
+        chips: the `Chiplets` of one design, NumPy leaves.
+        template: the chiplet's template.
+        tile: where it stands.
+    """
+    return [
+        {
+            "name": level.name,
+            "capacity_words": None if level.capacity_words is None else int(chips.capacity[tile, v]),
+            "fanout": [int(x) for x in chips.fanout[tile, v]],
+        }
+        for v, level in enumerate(template.levels)
+    ]
+
+
 def area_parts(report: DesignReport, template: Template, package: PackageParameters, tile: int) -> dict[str, float]:
     """Area of one chiplet by part, um^2: MACs, every level from the innermost on, its share of the package.
 
@@ -374,7 +392,7 @@ class _Parts:
             "template": template.name,
             "place": [column, row],
             "macs": int(self.report.chiplets.machine.mac_instances[tile]),
-            "levels": self._levels(tile, template),
+            "levels": level_sizes(self.report.chiplets, template, tile)[:-1],
             "interface": int(self.report.chiplets.interface[tile]),
             "hops": int(self.report.chiplets.hops[tile]),
             "layers": int(mine.sum()),
@@ -386,18 +404,6 @@ class _Parts:
             "energy_J": spent,
             "area_mm2": {name: area * 1e-6 for name, area in areas.items()},
         }
-
-    def _levels(self, tile: int, template: Template) -> list[LevelPart]:
-        """The levels of a chiplet, without the off-chip memory."""
-        chips = self.report.chiplets
-        return [
-            {
-                "name": level.name,
-                "capacity_words": None if level.capacity_words is None else int(chips.capacity[tile, v]),
-                "fanout": [int(x) for x in chips.fanout[tile, v]],
-            }
-            for v, level in enumerate(template.levels[:-1])
-        ]
 
 
 def _stalled(seen: Flow, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport
 from mohamjax.schedule.evaluated import Evaluated
-from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
+from mohamjax.schedule.explain import area_parts, energy_parts, level_sizes, shared_resources
 from mohamjax.schedule.roofline import COMPUTE, Roof, binding, intensities, roof
 from mohamjax.schedule.segments import Flow, flow, slowed
 from mohamjax.schedule.utilisation import layer_use
@@ -209,15 +209,8 @@ def _area_parts(evaluated: Evaluated, report: DesignReport, tile: np.intp, templ
 def _levels(
     evaluated: Evaluated, report: DesignReport, tile: np.intp, template: int
 ) -> tuple[tuple[str, int | None, tuple[int, int]], ...]:
-    chips = report.chiplets
-    return tuple(
-        (
-            level.name,
-            None if level.capacity_words is None else int(chips.capacity[tile, v]),
-            (int(chips.fanout[tile, v, 0]), int(chips.fanout[tile, v, 1])),
-        )
-        for v, level in enumerate(evaluated.templates[template].levels)
-    )
+    sizes = level_sizes(report.chiplets, evaluated.templates[template], int(tile))
+    return tuple((own["name"], own["capacity_words"], (own["fanout"][0], own["fanout"][1])) for own in sizes)
 
 
 def _energy_parts(evaluated: Evaluated, design: Design, report: DesignReport, unique: np.ndarray) -> np.ndarray:

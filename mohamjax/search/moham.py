@@ -20,7 +20,7 @@ from mohamjax.problem.space import DesignSpace, Genetics
 from mohamjax.runtime.blocks import DESIGNS, in_fitting_blocks
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Chiplets, Design, TenantReport, report
-from mohamjax.schedule.chiplet_measures import largest, smallest
+from mohamjax.schedule.chiplet_measures import extremes
 from mohamjax.schedule.ensemble import model_reports, over_models
 from mohamjax.schedule.measures import DEFAULT, Kind, kinds_of, measured
 from mohamjax.schedule.own_measures import Limit, excess_over
@@ -170,7 +170,8 @@ def violation(
     excess = jnp.sum(over) + jnp.sum(wrong).astype(over.dtype)
     if chiplets is not None and space.chiplet_limits is not None:
         most, least = space.chiplet_limits
-        factors = jnp.stack([jnp.asarray(largest(chiplets)) / most, least / jnp.asarray(smallest(chiplets))])
+        largest, smallest = map(jnp.asarray, extremes(chiplets))
+        factors = jnp.stack([largest / most, least / smallest])
         excess += jnp.sum(jnp.maximum(jnp.log(factors) - LIMIT_TOLERANCE, 0.0))
     if users is None or space.tenant_limits is None or space.evaluation.tenants is None:
         return excess

@@ -53,6 +53,11 @@ class SearchResult:
     archive: Evaluated | None = None
 
     @property
+    def title(self) -> str:
+        """Scenario, budget and seed, for figures."""
+        return f"{self.config['scenario']}, budget {self.config['budget']}, seed {self.config['seed']}"
+
+    @property
     def hypervolume(self) -> float:
         """Share of the search's box that the front dominates, on log axes, in double precision."""
         return box_share(

@@ -177,12 +177,10 @@ class Search:
             self._listener.announce("no checkpoint yet; starting from the beginning")
 
     def _check_own(self) -> None:
-        """Checks the user's own functions on a space of the shapes that the search will have."""
-        problem, tables = self.problem.cast(jnp.float32), self.tables
-        if tables is None:
-            layers, templates = problem.application.unique_layers, problem.resolved.templates
-            tables = made_up_tables(layers, templates, problem.technology, 1)
-        config = self.settings.moham
+        """Checks the user's own functions on a report of the shapes that the search will have."""
+        problem, config = self.problem.cast(jnp.float32), self.settings.moham
+        layers, templates = problem.application.unique_layers, problem.resolved.templates
+        tables = made_up_tables(layers, templates, problem.technology, 1)
         check_own(config, problem.space(self._keys[1], tables, self.settings.goals, orders=config.orders))
 
     def map(self) -> None:

@@ -49,7 +49,7 @@ class WorkloadShape:
         for name, values in (*((dim, (getattr(self, dim),)) for dim in DIMS), *pairs):
             for value in values:
                 whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-                if not (whole and 1 <= int(value) < 2**31):
+                if not (whole and 1 <= int(value) <= _MAX_BOUND):
                     raise InputError(
                         f"is {value!r:.40}", item=f"shape.{name}", remedy="give a whole number of at least 1"
                     )
