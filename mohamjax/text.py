@@ -20,7 +20,9 @@ def plural(number: int, noun: str) -> str:
 
 
 def amount(value: float) -> str:
-    """A large number, such as cycles: whole with separators, from 1e15 on with an exponent."""
+    """An amount, such as cycles: four digits below 1,000, whole from there on, an exponent from 1e15 on."""
+    if abs(value) < 1000:
+        return f"{value:.4g}"
     return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.6g}"
 
 

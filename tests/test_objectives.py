@@ -29,7 +29,7 @@ from test_search_exact import CONFIG, ENTRIES, INSTANCES, TWO
 from mohamjax import plot
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
-from mohamjax.io import front_csv, write_front_files
+from mohamjax.io import front_csv, front_rows, write_front_files
 from mohamjax.io.designs import designs_document
 from mohamjax.io.results_reader import read_results
 from mohamjax.mapper.config import MapperConfig
@@ -288,6 +288,8 @@ def test_a_front_over_other_objectives_goes_through_files(flying, tmp_path, name
     read = read_results(tmp_path)
     assert (read.measures, read.offsets) == (names, tuple(found.offsets.tolist())) and read.certificate is None
     np.testing.assert_array_equal(read.objectives, found.objectives)
+    counts = [{k: v for k, v in row.items() if k.startswith("n_")} for row in front_rows(found)]
+    assert repr([{k: row[k] for k in counts[0]} for row in read.front]) == repr(counts)  # integers, as they were
     for wrong in (["speed", "energy"], "lateness", [1, 2]):
         (tmp_path / "config.yaml").write_text(yaml.safe_dump({**config, "search": {"objectives": wrong}}))
         with pytest.raises(InputError, match=r"config.yaml: search.objectives"):

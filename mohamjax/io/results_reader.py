@@ -38,8 +38,8 @@ class ResultFiles:
 
     Attributes:
         folder: the folder.
-        front: rows of `front.csv`: `design_id` as text, objectives and `n_chiplets` as numbers, the other columns as
-            numbers where they are some.
+        front: rows of `front.csv`: `design_id` as text, objectives as numbers, counts of chiplets as integers, the
+            other columns as numbers where they are some.
         history: rows of `history.csv`, numbers.
         title: scenario, budget and seed.
         config: `config.yaml`.
@@ -245,6 +245,9 @@ def _front(path: pathlib.Path, measures: Sequence[str] = DEFAULT) -> list[Row]:
                 item=f"line {number}",
                 remedy="mend the line or run the search again",
             )
+        for name, value in row.items():
+            if name.startswith("n_") and isinstance(value, float) and value.is_integer():
+                row[name] = int(value)
     return rows
 
 
