@@ -103,7 +103,7 @@ def test_blocks_and_short_loops_give_the_same_in_either_form():
 
 def test_the_mapper_searches_all_problems_at_once_on_an_accelerator():
     config = MapperConfig()
-    assert config.problems_at_once(700) == 32
+    assert config.problems_at_once(700) == 8
     with traced("wide"):
         assert [config.problems_at_once(n) for n in (1, 33, 700, 5000)] == [32, 64, 704, 1024]
         assert config.blocks_at_once() == 1

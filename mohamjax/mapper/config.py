@@ -30,7 +30,7 @@ class MapperConfig:
             no neighbour left to try.
         archive: A, most non-dominated mappings remembered per problem during the search.
         entries: M, most mappings of a Pareto set in the result.
-        block: B, problems searched in one call on each device; 0 for 32 on a processor, and for all of them, up to
+        block: B, problems searched in one call on each device; 0 for 8 on a processor, and for all of them, up to
             1,024, on an accelerator. Except for rounding, the result does not depend on it.
         threads: blocks searched at a time; 0 for the number of cores, or for one on an accelerator. Where several
             devices share a block it is always one.
@@ -69,10 +69,14 @@ class MapperConfig:
         return (self.generations + 1 + self.descent) * (self.population + self.immigrants)
 
     def problems_at_once(self, problems: int) -> int:
-        """B for a number of problems on this machine; multiples of 32, so that scenarios share programs."""
+        """B for a number of problems on this machine; scenarios of any number of layers share programs.
+
+        On a processor small blocks share the problems out over its cores, and little is spent on the padding of the
+        last one; a problem takes no longer in them.
+        """
         if self.block:
             return self.block
-        return min(1024, max(32, -(-problems // 32) * 32)) if accelerated() else 32
+        return min(1024, max(32, -(-problems // 32) * 32)) if accelerated() else 8
 
     def blocks_at_once(self) -> int:
         """Blocks searched at a time on this machine."""
