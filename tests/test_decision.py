@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import mohamjax as mj
 from mohamjax.cli import main
+from mohamjax.cli.tables import decision_table
 from mohamjax.errors import InputError
 from mohamjax.schedule import Certificate, FrontBounds
 from mohamjax.schedule.decision import STEP, decide, networks_of, read_target
@@ -67,6 +68,16 @@ def test_frames_per_second_of_a_network_are_one_over_its_latency():
     assert decide(rows, "fps:a>=20").recommended["design_id"] == 0
     assert decide(rows, "fps:b,c>=20").recommended["design_id"] == 1
     assert decide(rows, "fps>=20").kept == (1,)
+
+
+def test_power_beside_frames_per_second_is_that_of_so_many_frames():
+    rows = [row(0, 0.005, 0.03, 2.0), row(1, 0.02, 0.04, 1.0)]
+    assert decide(rows, "power<=2.5W").kept == (1,)  # 6 W and 2 W, one frame after the other
+    assert decide(rows, "power<=1W,fps>=30").kept == (0,)  # 0.9 W and 1.2 W
+    assert decide(rows, "power<=1W,fps:a>=30").kept == ()
+    assert "power at 30 fps [W]" in decision_table(decide(rows, "fps>=30"))
+    told = decide(rows, "power<=1W,fps>=40", certificate_of(rows)).hopeless  # at most 25 mJ a frame
+    assert told == "no design over the mappings found takes less than 30 mJ"
 
 
 def test_a_period_can_be_demanded_where_it_was_searched():

@@ -89,6 +89,9 @@ def test_the_parts_add_up_to_the_objectives(seed):
             assert done == pytest.approx(work * 1e-9, rel=1e-9)
         for row in kinds:
             assert row["compute"] + row["buffers"] + row["offchip"] == pytest.approx(1, rel=1e-6)
+        chain = said["critical_chain"]
+        assert sum(chain["bound_s"].values()) == pytest.approx(said["latency_s"], rel=1e-6)
+        assert list(chain["bound_s"].values()) == sorted(chain["bound_s"].values(), reverse=True)
         text = explanations_text({"designs": [said]})
         assert all(word in text for word in ("critical chain", "waiting", "router, transceiver", "net1", "MACs/cycle"))
     assert causes >= {"DRAM", "link"} and any(c.startswith("interface") for c in causes)
@@ -122,6 +125,8 @@ def test_a_case_worked_out_by_hand():
     assert [layer["bound"] for layer in said["layers"][:2]] == ["interface 0"] * 2
     assert third["waiting_s"] == pytest.approx(200e-9) and third["stalled_s"] == {}
     assert [x["layer"] for x in said["critical_chain"]["layers"]][-1] == 2
+    third_bound = said["layers"][2]["bound"]
+    assert third_bound in [level.name for level in TEMPLATES[1].levels]
     assert said["latency_s"] == pytest.approx(300e-9)
     assert [chip["place"] for chip in said["chiplets"]] == [[0, 0], [1, 0], [0, 1]]
     machine = found.reports.chiplets.machine
@@ -129,7 +134,13 @@ def test_a_case_worked_out_by_hand():
         assert chip["macs"] == machine.mac_instances[0, tile] > 0
         assert [level["name"] for level in chip["levels"]] == [level.name for level in TEMPLATES[1].levels[:-1]]
     text = explanations_text({"designs": [said]})
-    assert "a chain of 2 layers: computing takes 33% of it" in text and "waiting for interface 0 33%" in text
+    # Both of the first layers run for 200 cycles at half speed; the third takes 100, half of them its buffer's.
+    assert said["critical_chain"]["bound_s"] == {
+        "interface 0": pytest.approx(200e-9),
+        third_bound: pytest.approx(100e-9),
+    }
+    assert f"a chain of 2 layers, bound by interface 0 67% of the time, {third_bound} 33% of the time" in text
+    assert "the 3 layers that take longest" in text
     interface = next(r for r in said["resources"] if r["name"] == "interface 0")
     assert interface["bytes"] == 840 and interface["full"] == pytest.approx(2 / 3)
 

@@ -98,6 +98,8 @@ def landmark_table(landmarks: dict[str, int], front: Evaluated, bounds: Bounds) 
 
 def decision_table(decision: Decision) -> str:
     """The designs that keep a target, what the next step beyond the smallest would cost, or what is missed."""
+    from mohamjax.schedule.decision import power
+
     rows, wanted = decision.rows, ", ".join(clause.text for clause in decision.clauses)
     if not decision.kept:
         told = (
@@ -119,12 +121,13 @@ def decision_table(decision: Decision) -> str:
 
     def line(name: str, i: int) -> list[str]:
         row = rows[i]
-        power = digits(row["energy_J"] / row["latency_s"])
-        chiplets = ", ".join(f"{row[f'n_{kind}']:.0f} {kind}" for kind in kinds if row[f"n_{kind}"])
+        taken = digits(power(row, decision.rate))
+        chiplets = ", ".join(f"{row[f'n_{kind}']} {kind}" for kind in kinds if row[f"n_{kind}"])
         cells = [row["latency_s"] * latency[1], row["energy_J"] * energy[1], row["area_mm2"]]
-        return [name, str(row["design_id"]), *map(digits, cells), power, chiplets]
+        return [name, str(row["design_id"]), *map(digits, cells), taken, chiplets]
 
-    head = ["design", "id", f"latency [{latency[0]}]", f"energy [{energy[0]}]", "area [mm^2]", "power [W]", "chiplets"]
+    watts = "power [W]" if decision.rate is None else f"power at {decision.rate:g} fps [W]"
+    head = ["design", "id", f"latency [{latency[0]}]", f"energy [{energy[0]}]", "area [mm^2]", watts, "chiplets"]
     body = [line(role + (", recommended" if role == "smallest" else ""), i) for role, i in decision.named.items()]
     body += [
         line(f"{step.gain:.0%} less {step.of} for {digits(step.area_mm2)} mm^2 more", step.row)

@@ -526,7 +526,7 @@
     const told = (bar) => [
       ["", plain(bar.rate, 4) + " MACs per cycle (" + percent(bar.use, 1) + " of the chiplet's)"],
       ["", plain(bar.intensity, 4) + " MACs per byte off the chiplet"],
-      ["bound by ", bar.bound === "MACs" ? "the MACs that its mapping uses" : bar.bound],
+      ["bound by ", { MACs: "the MACs", mapping: "its mapping, which leaves most MACs idle" }[bar.bound] ?? bar.bound],
     ];
     const panels = design.chiplets.map((chip, k) => ({
       ...chip.roof, decades: design.roof_decades,

@@ -47,6 +47,11 @@ _LEAST_OF = {"smallest": "area_mm2", "most frugal": "energy_J", "fastest": "late
 """Designs that a decision names, of those that keep the target, and what they have least of."""
 
 
+def power(row: Row, rate: float | None) -> float:
+    """What a design takes on average [W]: at so many frames per second, or at one frame after the other (None)."""
+    return row["energy_J"] / row["latency_s"] if rate is None else row["energy_J"] * rate
+
+
 @dataclasses.dataclass(frozen=True)
 class Clause:
     """One demand of a target.
@@ -57,6 +62,7 @@ class Clause:
         network: the network whose latency or frames per second are meant; None for all of them together.
         bound: in s, J, mm^2, W or frames per second.
         unit: as it was written.
+        rate: of `power`, the frames per second that are demanded beside it; None where none are.
     """
 
     text: str
@@ -64,11 +70,12 @@ class Clause:
     network: str | None
     bound: float
     unit: str
+    rate: float | None = None
 
     def reached(self, rows: Sequence[Row]) -> np.ndarray:
         """`[N]` float, what designs reach, in the unit of the bound."""
         if self.name == "power":
-            return np.asarray([row["energy_J"] / row["latency_s"] for row in rows], float)
+            return np.asarray([power(row, self.rate) for row in rows], float)
         column = {"energy": "energy_J", "area": "area_mm2", "period": _PERIOD}.get(self.name, "latency_s")
         if self.network is not None:
             column = f"latency_s_{self.network}"
@@ -154,6 +161,11 @@ class Decision:
         return self.rows[self.named["smallest"]] if self.kept else None
 
     @property
+    def rate(self) -> float | None:
+        """Frames per second of all networks that the target demands; None where it demands none."""
+        return _rate(self.clauses)
+
+    @property
     def missed(self) -> str:
         """What the design that comes nearest makes of every demand that it misses, for people."""
         nearest = [self.rows[self.nearest]]
@@ -186,7 +198,8 @@ def read_target(text: str, networks: Sequence[str], objectives: Sequence[str] = 
     Args:
         text: demands with commas between them: a name of `latency`, `energy`, `area`, `power` or `fps`, for latency and
             fps perhaps `:NETWORK`, then `<=` (`>=` for fps) and a number with its unit. Frames per second are one over
-            the latency, of all networks or of one; `period` is known where it is an objective.
+            the latency, of all networks or of one; `period` is known where it is an objective. Power is that of one
+            frame after the other, or beside `fps` of all networks of so many frames per second.
         networks: their names.
         objectives: of the search.
 
@@ -204,7 +217,12 @@ def read_target(text: str, networks: Sequence[str], objectives: Sequence[str] = 
             argument=_ARGUMENT,
             remedy="search with period among the argument `objectives`, or demand fps, one over the latency",
         )
-    return clauses
+    rate = _rate(clauses)
+    return tuple(dataclasses.replace(clause, rate=rate) if clause.name == "power" else clause for clause in clauses)
+
+
+def _rate(clauses: Sequence[Clause]) -> float | None:
+    return max((clause.bound for clause in clauses if clause.name == "fps" and clause.network is None), default=None)
 
 
 def _clause(text: str, networks: Sequence[str]) -> Clause:
@@ -240,8 +258,12 @@ def _most(clauses: Sequence[Clause]) -> tuple[float, float, float]:
     """
     limits: dict[str, float] = dict.fromkeys(("latency", "energy", "area"), math.inf)
     for clause in clauses:
-        if clause.network is None and clause.name not in ("power", "period"):
-            name, bound = ("latency", 1 / clause.bound) if clause.name == "fps" else (clause.name, clause.bound)
+        if clause.network is None and clause.name != "period" and not (clause.name == "power" and clause.rate is None):
+            name, bound = clause.name, clause.bound
+            if name == "fps":
+                name, bound = "latency", 1 / bound
+            elif clause.rate is not None:
+                name, bound = "energy", bound / clause.rate
             limits[name] = min(limits[name], bound)
     return limits["latency"], limits["energy"], limits["area"]
 

@@ -21,12 +21,15 @@ from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.nest import padded, padded_names
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport
 from mohamjax.schedule.fluid import Timeline
-from mohamjax.schedule.roofline import binding
+from mohamjax.schedule.roofline import Binding, binding
 from mohamjax.schedule.segments import Flow, by_resource, flow
 from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.utilisation import LayerUse, TypeUse, by_type, layer_use
 from mohamjax.text import plural, table
 from mohamjax.workload import ApplicationModel
+
+_SHOWN = 10
+"""Layers that the text lists, of those that take longest."""
 
 
 class Busy(TypedDict):
@@ -65,15 +68,21 @@ class ChainLayer(TypedDict):
 
 
 class CriticalChain(Busy):
-    """Layers that, one after the other without a gap, make up the latency."""
+    """Layers that, one after the other without a gap, make up the latency.
+
+    `bound_s` says what binds them, the longest first, as `bound` of a layer does, and for how long; it adds up to the
+    latency. Time in which a resource slows a layer counts whole there, and in `stalled_s` only what the layer loses.
+    """
 
     layers: list[ChainLayer]
+    bound_s: dict[str, float]
 
 
 class LayerPart(TypedDict):
     """A layer: index, name, type, index of its chiplet, the time in which it runs [s], and its use of the chiplet then.
 
-    `bound` is what binds it for most of that time: a shared resource, a buffer or the MACs (`roofline.binding`).
+    `bound` is what binds it for most of that time: a shared resource, a buffer, `MACs`, or `mapping` where that leaves
+    more than half of the MACs idle (`roofline.binding`).
     `padded` are the bounds that its mapping covers beyond the layer's own, by dimension, where there are any.
     """
 
@@ -276,6 +285,7 @@ class _Parts:
         use: how each layer uses its chiplet.
         stalled: by resource `[n]` float, cycles that layers lose to it.
         energy: from `energy_parts`.
+        bound: what binds the layers.
     """
 
     setup: Setup
@@ -287,6 +297,7 @@ class _Parts:
     use: LayerUse
     stalled: dict[str, np.ndarray]
     energy: dict[str, np.ndarray]
+    bound: Binding
 
     @functools.cached_property
     def standing(self) -> list[int]:
@@ -347,10 +358,11 @@ class _Parts:
                 for i in chain
             ],
             **self.busy(np.asarray(chain)),
+            "bound_s": self.bound.seconds(chain, self.use.busy, CYCLE_S),
         }
 
-    def layers(self, nests: Mapping, bound: Sequence[str]) -> list[LayerPart]:
-        """Every layer; `nests` are their loop nests, with a leading axis of n, and `bound` is what binds them."""
+    def layers(self, nests: Mapping) -> list[LayerPart]:
+        """Every layer; `nests` are their loop nests, with a leading axis of n."""
         kinds = self.setup.application.layers
         bounds = np.array([layer.shape.bounds for layer in kinds])
         rows: list[LayerPart] = []
@@ -363,7 +375,7 @@ class _Parts:
                 "busy_s": float(self.use.busy[i]) * CYCLE_S,
                 "macs_per_cycle": float(self.use.macs_per_cycle[i]),
                 "utilisation": float(self.use.utilisation[i]),
-                "bound": bound[i],
+                "bound": self.bound.of(i, float(self.use.busy[i])),
             }
             if beyond := padded_names(covers):
                 row["padded"] = beyond
@@ -442,6 +454,7 @@ def explain_design(design: Design, report: DesignReport, tables: MappingTables, 
         use=use,
         stalled=_stalled(seen, names),
         energy=energy_parts(design, report, tables, unique),
+        bound=binding(design, tables, setup.templates, unique, use, seen, names),
     )
     at = unique, np.asarray(design.template)[tile], np.asarray(design.mapping[:layers])
     nests = jax.tree.map(lambda leaf: np.asarray(leaf)[at], tables.mapping)
@@ -453,7 +466,7 @@ def explain_design(design: Design, report: DesignReport, tables: MappingTables, 
         "networks": parts.networks(),
         "critical_chain": parts.critical_chain(),
         "layer_types": by_type(application, use),
-        "layers": parts.layers(nests, binding(design, tables, setup.templates, unique, use, seen, names)),
+        "layers": parts.layers(nests),
         "chiplets": parts.chiplets(),
         "resources": _resources(seen, names, bandwidth, traffic, [uses[t] for t in tile]),
     }
@@ -490,12 +503,10 @@ def _resources(
 
 
 def _binding(chain: CriticalChain, latency: float) -> str:
-    """A sentence on what makes up the latency."""
-    parts = {"on-chip buffers": chain["onchip_limits_s"], **chain["stalled_s"]}
-    slowed = {name: seconds for name, seconds in parts.items() if seconds >= 0.01 * latency}
-    causes = "".join(f", waiting for {name} {seconds / latency:.0%}" for name, seconds in slowed.items())
-    told = f"the latency is that of a chain of {plural(len(chain['layers']), 'layer')}"
-    return f"{told}: computing takes {chain['compute_s'] / latency:.0%} of it{causes}"
+    """A sentence on what makes up the latency, and on what would make it shorter."""
+    shares = {name: seconds / latency for name, seconds in chain["bound_s"].items() if seconds >= 0.01 * latency}
+    told = ", ".join(f"{name} {share:.0%} of the time" for name, share in shares.items())
+    return f"the latency is that of a chain of {plural(len(chain['layers']), 'layer')}, bound by {told}"
 
 
 def _level_text(level: LevelPart) -> str:
@@ -542,12 +553,16 @@ def explanation_text(explanation: Explanation, title: str) -> str:
         size = f"{sum(chip['area_mm2'].values()):.4g}"
         cells = [str(chip["interface"]), str(chip["hops"]), f"{chip['macs']:,}", size, levels]
         built.append([str(k), chip["template"], place, *cells])
-    networks = [["network", "layers", "latency [s]", "of all [%]", "energy [J]", "of all [%]"]]
+    networks = [["network", "layers", "latency [s]", "of all [%]", "layers run [s]", "energy [J]", "of all [%]"]]
     for network in explanation["networks"]:
-        own = network["latency_s"], network["energy_J"]
-        shares = percent(own[0], latency), percent(own[1], energy)
-        cells = [f"{own[0]:.4g}", shares[0], f"{own[1]:.4g}", shares[1]]
+        own, busy = (network["latency_s"], network["energy_J"]), network["busy_s"]
+        runs = busy["compute_s"] + busy["onchip_limits_s"] + sum(busy["stalled_s"].values())
+        cells = [f"{own[0]:.4g}", percent(own[0], latency), f"{runs:.4g}", f"{own[1]:.4g}", percent(own[1], energy)]
         networks.append([network["name"], str(network["layers"]), *cells])
+    slowest = [["layer", "type", "chiplet", "runs [s]", "MACs/cycle", "utilisation [%]", "bound by"]]
+    for layer in sorted(explanation["layers"], key=lambda layer: -layer["busy_s"])[:_SHOWN]:
+        cells = [f"{layer['busy_s']:.4g}", f"{layer['macs_per_cycle']:.1f}", f"{100 * layer['utilisation']:.1f}"]
+        slowest.append([layer["name"], layer["type"], str(layer["chiplet"]), *cells, layer["bound"]])
     shares = {"compute": "compute [%]", "buffers": "buffers [%]", "offchip": "off-chip [%]"}
     kinds = [["type", "layers", "busy [s]", "MACs/cycle", "utilisation [%]", *shares.values()]]
     for row in explanation["layer_types"]:
@@ -575,6 +590,7 @@ def explanation_text(explanation: Explanation, title: str) -> str:
             + table([head, *rows]),
             "layers by type: MACs per cycle and utilisation of their chiplets while they run; shares of that time\n"
             + table(kinds),
+            f"the {plural(len(slowest) - 1, 'layer')} that take longest\n" + table(slowest),
             "energy and area\n" + table(parts),
             "off-chip traffic\n" + table(resources),
         ]

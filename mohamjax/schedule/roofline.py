@@ -20,7 +20,10 @@ from mohamjax.schedule.segments import Flow, by_resource
 from mohamjax.schedule.utilisation import LayerUse
 
 COMPUTE = "MACs"
-"""What binds a layer that waits for nothing."""
+"""What binds a layer that waits for nothing and has at least half of its chiplet's MACs at work."""
+
+MAPPING = "mapping"
+"""What binds a layer that waits for nothing, but whose mapping leaves more than half of the MACs idle."""
 
 _ROUNDING = 1e-9
 
@@ -100,6 +103,42 @@ def slowest_levels(
     return np.argmax(time, axis=1)
 
 
+class Binding(NamedTuple):
+    """What binds the layers of one design while they run.
+
+    Attributes:
+        shared: `[R, L]` float, cycles in which each shared resource slows each layer.
+        own: `[L]` what binds each layer in the rest of its time: a buffer, `COMPUTE` or `MAPPING`.
+        resources: names of the shared resources.
+    """
+
+    shared: np.ndarray
+    own: list[str]
+    resources: Sequence[str]
+
+    def of(self, layer: int, busy: float) -> str:
+        """What binds a layer that runs for so many cycles, for more than half of them."""
+        slowed = self.shared[:, layer]
+        return self.resources[int(np.argmax(slowed))] if slowed.sum() > busy / 2 else self.own[layer]
+
+    def seconds(self, layers: Sequence[int], busy: np.ndarray, cycle: float) -> dict[str, float]:
+        """What binds some layers, the longest first, and for how long; adds up to the time in which they run.
+
+        Args:
+            layers: their indices.
+            busy: `[L]` float, cycles in which every layer runs.
+            cycle: [s].
+        """
+        total: dict[str, float] = {}
+        for layer in layers:
+            slowed = self.shared[:, layer]
+            for name, cycles in zip(self.resources, slowed, strict=True):
+                total[name] = total.get(name, 0.0) + float(cycles)
+            rest = max(float(busy[layer] - slowed.sum()), 0.0)
+            total[self.own[layer]] = total.get(self.own[layer], 0.0) + rest
+        return {name: cycles * cycle for name, cycles in sorted(total.items(), key=lambda item: -item[1]) if cycles}
+
+
 def binding(
     design: Design,
     tables: MappingTables,
@@ -108,11 +147,11 @@ def binding(
     use: LayerUse,
     seen: Flow,
     resources: Sequence[str],
-) -> list[str]:
-    """What binds each layer of one design for more than half of the time in which it runs.
+) -> Binding:
+    """What binds each layer of one design.
 
-    A shared resource where that slows it for more than half of the time: the one that does so the longest. Otherwise
-    the buffer whose ports take longer than the MACs, or else the MACs.
+    A shared resource while that slows it. Otherwise the buffer whose ports take longer than the MACs, or else the
+    MACs, or its mapping where that leaves more than half of them idle.
 
     Args:
         design: the chromosome, NumPy leaves.
@@ -123,14 +162,12 @@ def binding(
         seen: what flows when.
         resources: names of the shared resources.
     """
-    slowed = by_resource(seen, np.diff(seen.time)[:, None]).T
     levels = slowest_levels(design, tables, templates, unique)
     kinds = np.asarray(design.template)[np.asarray(design.assignment)[: len(unique)]]
     buffers = use.alone > use.compute * (1 + _ROUNDING)
-    bound = []
-    for layer, busy in enumerate(use.busy):
-        if slowed[layer].sum() > busy / 2:
-            bound.append(resources[int(np.argmax(slowed[layer]))])
-        else:
-            bound.append(templates[kinds[layer]].level_names[levels[layer]] if buffers[layer] else COMPUTE)
-    return bound
+    idle = use.macs < use.compute * use.units / 2
+    own = [
+        templates[kinds[layer]].level_names[levels[layer]] if buffers[layer] else MAPPING if idle[layer] else COMPUTE
+        for layer in range(len(unique))
+    ]
+    return Binding(by_resource(seen, np.diff(seen.time)[:, None]), own, resources)

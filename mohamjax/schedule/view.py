@@ -57,7 +57,7 @@ class LayerBar:
         energy_J: energy with that of the package [J].
         intensity: its MACs per byte moved [MACs/byte].
         reached: its MACs per cycle while it runs.
-        bound: what binds it: a shared resource, a buffer, or the MACs (`schedule.roofline`).
+        bound: what binds it: a shared resource, a buffer, the MACs or its mapping (`schedule.roofline`).
     """
 
     name: str
@@ -277,7 +277,7 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
             energy_J=float(energies[i].sum()),
             intensity=float(intensity[i]),
             reached=float(use.macs_per_cycle[i]),
-            bound=bound[i],
+            bound=bound.of(i, float(use.busy[i])),
         )
         for i, (layer, network) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
     ]
