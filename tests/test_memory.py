@@ -257,7 +257,7 @@ def test_a_search_says_which_memory_stands_in(tmp_path, capsys):
     given = [str(tmp_path / "one.onnx")], tmp_path / "out", "--templates", str(tmp_path / "own.yaml"), "--dry-run"
     assert search(*given) == 0
     told = capsys.readouterr().err
-    assert "simba: the memory of the package, LPDDR4, stands in" in told
+    assert "simba: the memory of the package, LPDDR4 at 8 pJ/bit, stands in" in told
     (tmp_path / "package.yaml").write_text("memory: {type: template}\n")
     assert search(*given, "--package", str(tmp_path / "package.yaml")) == 0
     assert "stands in" not in capsys.readouterr().err

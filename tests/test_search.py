@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pathlib
 import shutil
 
 import jax
@@ -13,7 +14,9 @@ from small_search import objectives, rewritten, search, table
 
 import mohamjax as mj
 from mohamjax.cli import main
+from mohamjax.cli.outputs import default_folder
 from mohamjax.emo.loop import light_generations
+from mohamjax.errors import InputError
 from mohamjax.io import designs_document, dump_json, evaluate_designs, read_checkpoint, read_timeloop
 from mohamjax.mapping import Sample, predict
 
@@ -249,6 +252,34 @@ def test_resume_ends_where_an_undisturbed_search_ends(networks, results, tmp_pat
         assert (tmp_path / name).read_bytes() == (results / name).read_bytes(), name
     drop = [{k: v for k, v in row.items() if k != "seconds"} for row in table(tmp_path / "history.csv")]
     assert drop == [{k: v for k, v in row.items() if k != "seconds"} for row in table(results / "history.csv")]
+
+
+def test_fewer_generations_than_a_checkpoint_has_are_told_and_not_recorded(networks, results, tmp_path, capsys):
+    shutil.copytree(results, tmp_path / "copy")
+    (tmp_path / "copy" / "report.html").write_text("the page of these results")
+    assert search(networks, tmp_path / "copy", "--no-figures", "--resume", "--generations", "3") == 0
+    said = capsys.readouterr().err
+    assert "has 12 generations already, more than the 3 asked for" in said and "earlier search" not in said
+    assert (tmp_path / "copy" / "front.csv").read_bytes() == (results / "front.csv").read_bytes()
+    recorded = yaml.safe_load((tmp_path / "copy" / "config.yaml").read_text())
+    assert recorded["search"]["generations"] == 12
+    assert not (tmp_path / "copy" / "report.html").exists()  # of other results, for all that it knows
+
+
+def test_results_that_are_replaced_are_told_and_other_seeds_have_folders_of_their_own(
+    networks, results, tmp_path, capsys, monkeypatch
+):
+    def refused(*_, **__):
+        raise InputError("refused", remedy="wait")
+
+    monkeypatch.setattr("mohamjax.search.search.Search.run", refused)
+    shutil.copytree(results, tmp_path / "copy")
+    assert search(networks, tmp_path / "copy") == 2
+    assert "holds the results of an earlier search" in capsys.readouterr().err
+    assert search(networks, tmp_path / "new") == 2
+    assert "earlier search" not in capsys.readouterr().err and not (tmp_path / "new").exists()
+    assert default_folder("ar-vr", "tiny", "", seed=0) == pathlib.Path("results/ar-vr-tiny")
+    assert default_folder("ar-vr", "tiny", "moham", seed=7) == pathlib.Path("results/ar-vr-tiny-moham-seed7")
 
 
 def test_a_checkpoint_that_does_not_fit_is_told_before_mapping(networks, results, tmp_path, capsys, monkeypatch):

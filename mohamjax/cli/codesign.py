@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of, technology_of
-from mohamjax.cli.outputs import results_folder, stopped
+from mohamjax.cli.outputs import default_folder, results_folder, stopped
 from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -66,7 +66,9 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument("--no-figures", action="store_true", help="draw no figures")
     options.add_workload(parser)
     options.add_common(
-        parser, "results folder (default results/NETWORKS-SPACE-METHOD-BUDGET, with the preset)", random=True
+        parser,
+        "results folder (default results/NETWORKS-SPACE-METHOD-BUDGET, with preset and seed where these are not usual)",
+        random=True,
     )
 
 
@@ -85,13 +87,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     )
     networks = application_of(arguments)
     package = as_package(arguments.package)
-    own = "" if arguments.preset == "ours" else f"-{arguments.preset}"
-    name = f"{networks.name}-{space.name}-{config.method}{own}-{config.budget}"
+    own = "" if arguments.preset == "ours" else arguments.preset
     terminal.line(
         f"{networks.name}: {plural(len(networks.unique_layers), 'unique layer')} on {space.name}, {space.size:,} points"
     )
     search = HardwareSearch(CodesignProblem(networks, space, technology_of(arguments), package), config)
-    out = arguments.out or pathlib.Path("results") / name
+    usual = default_folder(networks.name, space.name, config.method, own, config.budget, seed=arguments.seed)
+    out = arguments.out or usual
     with results_folder(out, resume=arguments.resume) as folder:
         return _searched(arguments, terminal, search, folder)
 

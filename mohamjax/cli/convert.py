@@ -83,7 +83,7 @@ def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
     application = application_of(arguments)
     templates, technology = templates_of(arguments, application), technology_of(arguments)
     problem = DesignProblem(application, templates, arguments.package, technology)
-    warn_of_other_memory(templates, problem.package)
+    warn_of_other_memory(templates, problem.package, technology)
 
     def tables() -> MappingTables:
         if arguments.sample is not None:

@@ -46,15 +46,18 @@ def technology_of(arguments: argparse.Namespace) -> Technology:
     return load_technology(arguments.technology, static_energy=getattr(arguments, "static_energy", False))
 
 
-def warn_of_other_memory(templates: Sequence[Template], package: PackageParameters) -> None:
+def warn_of_other_memory(templates: Sequence[Template], package: PackageParameters, technology: Technology) -> None:
     """Says which templates name another off-chip memory than the package has, which is the one that counts."""
-    from mohamjax.hardware import with_memory
+    from mohamjax.hardware import DRAM_TYPES, with_memory
 
     memory = package.memory
     packaged = with_memory(templates, memory)
     other = [own.name for own, new in zip(templates, packaged, strict=True) if own.levels[-1] != new.levels[-1]]
     if other and memory is not None:
-        kind = memory.type or f"one of {memory.energy:g} pJ/bit"
+        if memory.type is None:
+            kind = f"one of {memory.energy:g} pJ/bit"
+        else:
+            kind = f"{memory.type} at {technology.dram[DRAM_TYPES.index(memory.type)]:g} pJ/bit"
         warn(
             f"{', '.join(other)}: the memory of the package, {kind}, stands in for the off-chip memory that "
             "templates name themselves; to keep theirs, write `memory: {type: template}` in a file for --package"

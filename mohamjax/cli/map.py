@@ -206,7 +206,7 @@ def _setup(arguments: argparse.Namespace) -> Setup:
     package = PackageParameters()
     if arguments.package is not None:
         package = load_package(arguments.package)
-        warn_of_other_memory(templates, package)
+        warn_of_other_memory(templates, package, technology)
         templates = with_memory(templates, package.memory)
     runnable(application, templates)
     return Setup(application, tuple(templates), technology, package)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mohamjax.cli.interrupts import STOPPED
-from mohamjax.cli.terminal import Terminal
+from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
 
@@ -57,12 +57,23 @@ def tell_export(terminal: Terminal, what: str, exported: TimeloopExport, folder:
         terminal.line(f"{plural(len(exported.skipped), 'mapping')} left out, listed in {folder}/skipped.txt")
 
 
-@contextlib.contextmanager
-def results_folder(path: str | pathlib.Path, *, resume: bool = False) -> Iterator[pathlib.Path]:
-    """A folder that can be written, which no other search writes to meanwhile.
+def default_folder(*words: str, seed: int) -> pathlib.Path:
+    """Where the results of a search go that names no folder; other seeds than 0 have folders of their own.
 
     Args:
-        path: of the folder, which is made where it does not exist.
+        words: that name the search; empty ones are left out.
+        seed: of the search.
+    """
+    return pathlib.Path("results") / "-".join([word for word in words if word] + ([f"seed{seed}"] if seed else []))
+
+
+@contextlib.contextmanager
+def results_folder(path: str | pathlib.Path, *, resume: bool = False) -> Iterator[pathlib.Path]:
+    """A folder that can be written, which no other search writes to meanwhile; what is replaced in it is told.
+
+    Args:
+        path: of the folder, which is made where it does not exist. Where input is refused, one that was made is
+            removed.
         resume: a search is to go on in it, so it must exist. It need not hold a checkpoint: the search may have been
             stopped before its first one, and then begins anew.
 
@@ -79,9 +90,18 @@ def results_folder(path: str | pathlib.Path, *, resume: bool = False) -> Iterato
             item="--resume",
             remedy="name the folder of its results with --out, or leave out --resume to begin a search",
         )
+    old = found(path, folder=True)
     folder = prepare_folder(path, "--out")
-    with locked_folder(folder):
-        yield folder
+    try:
+        with locked_folder(folder):
+            if not resume and found(folder / "front.csv"):
+                warn(f"{folder} holds the results of an earlier search, which those of this one will replace")
+            yield folder
+    except InputError:
+        if not old:
+            with contextlib.suppress(OSError):  # there is something in it
+                folder.rmdir()
+        raise
 
 
 def stopped(terminal: Terminal, checkpoint: Checkpoint, folder: pathlib.Path | None = None) -> int:

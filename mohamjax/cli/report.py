@@ -43,10 +43,11 @@ def add_parser(verbs: options.Verbs) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Writes the page and prints its path."""
     from mohamjax.hardware import load_technology
+    from mohamjax.io.results import PAGE_FILE
     from mohamjax.reports import DETAILS, write_report
 
     alone = len(arguments.folders) == 1
-    out = arguments.out or (pathlib.Path(arguments.folders[0]) if alone else pathlib.Path()) / "report.html"
+    out = arguments.out or (pathlib.Path(arguments.folders[0]) if alone else pathlib.Path()) / PAGE_FILE
     if arguments.out:
         probe(arguments.out)
     with terminal.waiting(f"evaluating what {out} shows"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, warn_of_other_memory, warn_of_slow_buffers
-from mohamjax.cli.outputs import drawing, results_folder, stopped
+from mohamjax.cli.outputs import default_folder, drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.progress import duration
@@ -66,7 +66,7 @@ def run(
 
     settings, ensemble, problem = read() if devices is None else devices.in_all(read)
     resolved = problem.resolved
-    warn_of_other_memory(problem.templates, problem.package)
+    warn_of_other_memory(problem.templates, problem.package, problem.technology)
     if arguments.technology:
         warn_of_slow_buffers(resolved.templates, problem.technology)
     price = not arguments.no_price
@@ -80,7 +80,7 @@ def run(
             print(_planned(arguments, ensemble, problem, settings, costs))
         return 0
     inputs = inputs_of(arguments, ensemble.everyone)
-    out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{ensemble.name}-robust-{arguments.budget}")
+    out = pathlib.Path(arguments.out or default_folder(ensemble.name, "robust", arguments.budget, seed=arguments.seed))
     with spread.held(devices, lambda: results_folder(out, resume=arguments.resume)) as own:
         terminal.line(
             f"{ensemble.name}: {plural(len(ensemble.models), 'application model')}, "

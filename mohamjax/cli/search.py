@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, robust, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory, warn_of_slow_buffers
-from mohamjax.cli.outputs import drawing, results_folder, stopped
+from mohamjax.cli.outputs import default_folder, drawing, results_folder, stopped
 from mohamjax.cli.tables import decision_table, fitted, landmark_table, lines
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -71,7 +71,9 @@ def _add_first(parser: options.Arguments) -> None:
     parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
     options.add_common(
-        parser, "results folder (default results/<scenario>-<budget>, with -<preset> where there is one)", random=True
+        parser,
+        "results folder (default results/SCENARIO-BUDGET, with the preset and the seed where they are not the default)",
+        random=True,
     )
 
 
@@ -354,7 +356,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
 
     settings, problem, designs = read() if devices is None else devices.in_all(read)
     application, resolved = problem.application, problem.resolved
-    warn_of_other_memory(problem.templates, problem.package)
+    warn_of_other_memory(problem.templates, problem.package, problem.technology)
     if arguments.technology:
         warn_of_slow_buffers(resolved.templates, problem.technology)
     runs = runnable(application, resolved.templates)
@@ -370,10 +372,9 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
             print(_plan(problem, runs, settings, cost))
         return 0
 
-    named = f"{application.name}-{arguments.budget}"
-    if arguments.preset != "default":
-        named += f"-{arguments.preset}"
-    out = pathlib.Path(arguments.out or pathlib.Path("results") / named)
+    preset = "" if arguments.preset == "default" else arguments.preset
+    usual = default_folder(application.name, arguments.budget, preset, seed=arguments.seed)
+    out = pathlib.Path(arguments.out or usual)
     alone = is_first(devices)
     with contextlib.ExitStack() as held:
         own = held.enter_context(spread.held(devices, lambda: results_folder(out, resume=arguments.resume)))

@@ -19,7 +19,6 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form
 from mohamjax.hardware.technology import DRAM_TYPES, DramType
 from mohamjax.hardware.template import Component, Level, Template
-from mohamjax.reader import choice
 
 _OF_TEMPLATES = "template"
 """Type in files of the memory that every template names for itself."""
@@ -55,11 +54,22 @@ class Memory:
                 remedy="give one of the two",
             )
         if self.type is not None:
-            choice(self.type, DRAM_TYPES, what="memory type", file=None, item="package.memory.type")
+            if self.type not in DRAM_TYPES:
+                raise unknown_memory(self.type, item="package.memory.type")
         elif not (isinstance(self.energy, int | float) and 0 <= self.energy < math.inf):
             raise InputError(
                 f"{self.energy!r} is no energy", item="package.memory.energy", remedy="give pJ per bit, 0 or more"
             )
+
+
+def unknown_memory(name: object, *, file: object = None, item: str | None = None) -> InputError:
+    """The complaint about a type of memory. None is guessed: that of the nearest name may be another one altogether."""
+    return InputError(
+        f"unknown memory type {name!r}",
+        file=file,
+        item=item,
+        remedy=f"known are {', '.join(DRAM_TYPES)}; of another memory give its energy in pJ per bit, without a type",
+    )
 
 
 Bandwidth = Annotated[

@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Whole, check_fields, read_form
-from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, memory_of, memory_to_dict
+from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, memory_of, memory_to_dict, unknown_memory
 from mohamjax.hardware.mesh import Link, route, trunks
 from mohamjax.hardware.technology import DRAM_TYPES
 from mohamjax.reader import as_given, read_yaml
@@ -301,7 +301,15 @@ def package_from_dict(
     Raises:
         InputError: If a key is unknown, or a value has the wrong type or is out of range.
     """
-    return package_of(read_form(data, PackageForm, file=file, where=where), file=file, where=where, default=default)
+    try:
+        form = read_form(data, PackageForm, file=file, where=where)
+    except InputError as error:
+        if not str(error.item).endswith("memory.type") or not error.message.startswith("unknown value"):
+            raise
+        memory = data["memory"]
+        assert isinstance(memory, abc.Mapping)
+        raise unknown_memory(memory["type"], file=file, item=error.item) from None
+    return package_of(form, file=file, where=where, default=default)
 
 
 def package_of(

@@ -35,6 +35,7 @@ from mohamjax.search.stores import HISTORY_COLUMNS
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
 ARCHIVE_FILE = "archive.csv"
+PAGE_FILE = "report.html"
 
 
 def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
@@ -109,9 +110,10 @@ def write_front_files(
     if archive is not None:
         files[folder / ARCHIVE_FILE] = front_csv(archive)
     write_together(files)
-    for name, content in ((BOUNDS_FILE, certificate), (ARCHIVE_FILE, archive)):
-        if content is None:
-            (folder / name).unlink(missing_ok=True)  # of an earlier search
+    # Those of an earlier search; its page showed what is no longer here.
+    old = [name for name, content in ((BOUNDS_FILE, certificate), (ARCHIVE_FILE, archive)) if content is None]
+    for name in (*old, PAGE_FILE):
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_search(

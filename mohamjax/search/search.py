@@ -238,6 +238,9 @@ class Search:
             projects=problem.resolved.projects, remapper=remapper, devices=self._spread,
         )  # fmt: skip
         self._waited_s = 0.0
+        if self._done > self._generations.end:
+            asked = f"the {self._generations.end:,} asked for"
+            self._listener.announce(f"the checkpoint has {self._done:,} generations already, more than {asked}")
 
     def remap(self) -> None:
         """Maps layers again on chiplets of the front."""
@@ -292,6 +295,11 @@ class Search:
     @property
     def _plans(self) -> bool:
         return self.settings.moham.genes == "plans"
+
+    @property
+    def _done(self) -> int:
+        """Generations that the history has: those of a checkpoint may be more than are asked for."""
+        return int(self._history[-1]["generation"]) if self._history else 0
 
     @property
     def _space(self) -> DesignSpace:
@@ -388,6 +396,9 @@ class Search:
             own["within_latency_s"] = self._limited.requirements.limits[0]
         if self._closed.rounds:
             own["closing"] = self._closed.counts
+        record = record_of(self.problem, self.settings) | own
+        if self._done > self._generations.end:
+            record["search"]["generations"] += self._done - self._generations.end
         return Explored(
             problem=self._limited,
             tables=self._tables,
@@ -396,7 +407,7 @@ class Search:
             plans=jax.tree.map(lambda leaf: np.asarray(leaf)[kept], genes.plan) if self._plans else None,
             closed=closed,
             history=self._history,
-            config=record_of(self.problem, self.settings) | own,
+            config=record,
             timings={
                 "mapping_s": self._mapping_s,
                 "compile_s": self._waited_s + (last.compile_s if last else 0.0),
