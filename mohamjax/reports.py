@@ -14,6 +14,7 @@ from mohamjax.io.files import prepare_folder, write_text
 from mohamjax.io.results_reader import ResultDesigns, ResultFiles, evaluate_results, read_results
 from mohamjax.page import Result, contents, page
 from mohamjax.page.document import plotting_library
+from mohamjax.schedule.decision import decide
 
 DETAILS = 512
 """Designs that a report shows whole: all of a front with the default archive, in about 3 MB."""
@@ -25,6 +26,7 @@ def write_report(
     *,
     details: int = DETAILS,
     designs: Sequence[str] = (),
+    target: str | None = None,
     title: str | None = None,
     technology: Technology | Sequence[Technology] | None = None,
 ) -> pathlib.Path:
@@ -38,7 +40,9 @@ def write_report(
         out: the page.
         details: designs that are shown whole, over all folders: schedule, shares and mappings. The others are on the
             front and in the table.
-        designs: `design_id`s that are shown whole in any case, in every folder that has them.
+        designs: `design_id`s that are shown whole in any case, in every folder that has them, or as `FOLDER/ID` in one.
+        target: a target as `decide` takes it: the designs that it names in each folder are shown whole and called so,
+            and the page opens on the one that it recommends. For results of `search`.
         title: of the page; default the titles of the results.
         technology: energy and area tables of the designs, or those of all folders, of which each takes its own;
             default the packaged ones, or those that the results hold.
@@ -55,19 +59,43 @@ def write_report(
     plotting_library()  # what is missing is told before the work is done
     files = [read_results(folder, kinds=("search", "codesign")) for folder in folders]
     prepare_folder(pathlib.Path(out).parent)
-    listed = {str(row["design_id"]) for one in files for row in one.front}
-    for name in designs:
-        if name not in listed:
-            raise InputError("is in no front.csv", item=f"design {name}", remedy="name a `design_id` of a front.csv")
+    always = _wanted(dict(zip(_names(files), files, strict=True)), designs)
+    named = [_targeted(one, target) for one in files]
     given = [technology] if isinstance(technology, Technology) else list(technology or ())
     evaluated = [evaluate_results(one, technology=_own(one, given)) for one in files]
-    results = [_result(name, one, found) for name, one, found in zip(_names(files), files, evaluated, strict=True)]
-    always = [(result.name, design) for result in results for design in designs if design in result.place]
+    results = [_result(*parts) for parts in zip(_names(files), files, evaluated, named, strict=True)]
     told = contents(results, most=details, always=always)
     title = title or "; ".join(dict.fromkeys(one.title for one in files))
     path = pathlib.Path(out)
     write_text(path, page(told, title))
     return path
+
+
+def _wanted(files: abc.Mapping[str, ResultFiles], designs: Sequence[str]) -> list[tuple[str, str]]:
+    """Name of the results and `design_id` of the designs that are named as `ID` or `FOLDER/ID`."""
+    listed = {(name, str(row["design_id"])) for name, one in files.items() for row in one.front}
+    wanted = []
+    for design in designs:
+        found = [(name, own) for name, own in listed if design in (own, f"{name}/{own}")]
+        if not found:
+            known = f"a `design_id` of a front.csv, or FOLDER/ID with a folder of {', '.join(files)}"
+            raise InputError("is in no front.csv", item=f"design {design}", remedy=f"name {known}")
+        wanted += found
+    return wanted
+
+
+def _targeted(files: ResultFiles, target: str | None) -> dict[str, int]:
+    """Rows of the designs that a target names, by what it calls them, the one to open on first."""
+    if target is None:
+        return {}
+    if files.kind != "search":
+        raise InputError("are no results of a search", file=files.folder, item="target", remedy="leave the target out")
+    decision = decide(files.front, target)
+    if not decision.kept:
+        return {f"nearest to {target}": decision.nearest}
+    roles = {f"recommended for {target}": decision.named["smallest"]}
+    roles |= {f"{role} with {target}": row for role, row in decision.named.items() if role != "smallest"}
+    return roles | {f"a step to less {step.of}": step.row for step in decision.steps}
 
 
 def _own(files: ResultFiles, given: Sequence[Technology]) -> Technology | None:
@@ -77,7 +105,7 @@ def _own(files: ResultFiles, given: Sequence[Technology]) -> Technology | None:
     return given[0] if fitting is None and stated is None and len(given) == 1 else fitting
 
 
-def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:
+def _result(name: str, files: ResultFiles, designs: ResultDesigns, roles: dict[str, int]) -> Result:
     return Result(
         name=name,
         title=files.title,
@@ -92,6 +120,8 @@ def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:
         place=designs.place,
         measures=files.measures,
         offsets=files.offsets,
+        roles=roles,
+        opens=next(iter(roles.values()), None),
     )
 
 

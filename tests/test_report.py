@@ -13,6 +13,7 @@ import yaml
 from report_cases import CONFIG, HISTORY, HOSTILE, hostile, made_up, rows_of, unpacked
 from toy_designs import toy_designs
 
+import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.hardware import load_technology, technology_hash
 from mohamjax.io import evaluate_designs, write_design_trace
@@ -21,6 +22,7 @@ from mohamjax.mapping import loop_nest
 from mohamjax.page import Result, contents, page
 from mohamjax.page.charts import charts
 from mohamjax.page.data import spread
+from mohamjax.reports import write_report
 from mohamjax.schedule import Certificate, FrontCurves, Staircase, landmarks
 from mohamjax.schedule.view import design_view
 
@@ -36,6 +38,36 @@ def folder(tmp_path, evaluated):
     out.mkdir()
     write_front_files(out, evaluated, HISTORY, CONFIG)
     return out
+
+
+def test_a_target_opens_the_page_on_the_design_that_it_recommends(folder, evaluated):
+    out = folder.parent / "page.html"
+    slow = float(np.median(evaluated.reports.objectives[:, 0]))
+    target = f"latency<={slow!r}s"
+    decision = mj.decide(folder, target)
+    assert 1 < len(decision.kept) < len(evaluated)
+    assert main(["report", str(folder), "--out", str(out), "--details", "0", "--target", target]) == 0
+    (told,) = unpacked(out.read_text(encoding="utf-8"))["results"]
+    assert told["opens"] == told["roles"][f"recommended for {target}"] == decision.named["smallest"]
+    assert {str(told["opens"]), str(decision.named["fastest"])} <= set(told["designs"])
+    write_report([folder], out, details=0, target="latency<=1e-12s")
+    (told,) = unpacked(out.read_text(encoding="utf-8"))["results"]
+    assert told["opens"] == told["roles"]["nearest to latency<=1e-12s"]
+    write_report([folder], out, details=0)
+    (told,) = unpacked(out.read_text(encoding="utf-8"))["results"]
+    assert told["opens"] == told["roles"]["knee"]
+
+
+def test_a_design_may_be_named_with_its_folder(folder, evaluated, capsys):
+    other, out = folder.parent / "other", folder.parent / "page.html"
+    other.mkdir()
+    write_front_files(other, evaluated, HISTORY, CONFIG)
+    for name, whole in (("other/1", [[], ["1"]]), ("1", [["1"], ["1"]])):
+        write_report([folder, other], out, details=0, designs=[name])
+        told = unpacked(out.read_text(encoding="utf-8"))["results"]
+        assert [list(one["designs"]) for one in told] == whole
+    assert main(["report", str(folder), "--design", "other/1", "--out", str(out)]) == 2
+    assert "FOLDER/ID with a folder of toy" in capsys.readouterr().err
 
 
 def test_results_of_own_technologies_need_no_other_file(tmp_path, monkeypatch, capsys):

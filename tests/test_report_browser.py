@@ -3,6 +3,7 @@
 Needs playwright and a Chromium (`pip install playwright && playwright install chromium`, or one of the system).
 """
 
+import dataclasses
 import itertools
 import math
 import os
@@ -196,6 +197,14 @@ def test_log_axes_label_decades_and_no_label_touches_another(browser, evaluated,
         for a, b in itertools.pairwise(boxes):
             apart = abs(a["x"] - b["x"]) > min(a["width"], b["width"]) or abs(a["y"] - b["y"]) > a["height"] * 0.8
             assert apart, said
+    visit.close()
+
+
+def test_the_page_opens_on_the_design_that_a_target_recommends(browser, evaluated, tmp_path):
+    roles = {"recommended for area<=3mm2": 7}
+    path, _ = written(tmp_path, [dataclasses.replace(made_up(evaluated, 30), roles=roles, opens=7)])
+    visit = Visit(browser, path)
+    assert visit.tab.inner_text("#design-title").startswith("Design 7 (recommended for area<=3mm2")
     visit.close()
 
 

@@ -26,7 +26,11 @@ def add_parser(verbs: options.Verbs) -> None:
         metavar="ID",
         action="append",
         default=[],
-        help="show the designs with this design_id whole in any case; may be given several times",
+        help="show the designs with this design_id whole in any case, or FOLDER/ID of one folder; may be given several "
+        "times",
+    )
+    parser.add_argument(
+        "--target", metavar="TARGET", help=f"open on the design that this recommends: {options.TARGET_HELP}"
     )
     parser.add_argument("--title", help="title of the page (default: scenario, budget and seed)")
     parser.add_argument(
@@ -56,6 +60,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             out,
             details=DETAILS if arguments.details is None else arguments.details,
             designs=arguments.design,
+            target=arguments.target,
             title=arguments.title,
             technology=[load_technology(name) for name in arguments.technology],
         )

@@ -17,7 +17,7 @@ import yaml
 from mohamjax.hardware.package import interface_positions, mesh_columns
 from mohamjax.mapping import loop_nest
 from mohamjax.page.charts import Objective
-from mohamjax.schedule import CYCLE_S, Certificate, Evaluated, Staircase, by_type, landmarks, layer_use
+from mohamjax.schedule import CYCLE_S, ROLES, Certificate, Evaluated, Staircase, by_type, landmarks, layer_use
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.schedule.roofline import Roof
 from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view
@@ -65,6 +65,8 @@ class Result:
         workload: what was mapped; only results with equal ones are compared.
         measures: names of the objectives that the front is over.
         offsets: what is added to them before their logarithms are taken.
+        roles: rows that have a name beside the landmarks.
+        opens: the row on which the page opens where this result is the first; None for its knee.
     """
 
     name: str
@@ -80,6 +82,8 @@ class Result:
     workload: str = ""
     measures: Sequence[str] = DEFAULT
     offsets: Sequence[float] = (0.0, 0.0, 0.0)
+    roles: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    opens: int | None = None
 
     @property
     def objectives(self) -> np.ndarray:
@@ -132,10 +136,13 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
         left -= quota[result.name]
     for result in results:
         named = [i for i, row in enumerate(result.front) if (result.name, row["design_id"]) in wanted]
+        named += result.roles.values()
         offset = result.offsets if tuple(result.measures) == measures else 0.0
         chosen = spread(result.over(measures), quota[result.name], measures, offset)
         roles = landmarks(result.over(measures), measures, offset)
-        rows.append(_result(result, sorted({*chosen, *named}), measures) | {"roles": roles})
+        opens = roles[ROLES[-1]] if result.opens is None else result.opens
+        named_rows: Part = {"roles": {**result.roles, **roles}, "opens": opens}
+        rows.append(_result(result, sorted({*chosen, *named}), measures) | named_rows)
     least = np.concatenate([result.over(measures) for result in results]).min(axis=0)
     told = [
         Objective(column=kind.column, label=kind.label, log=kind.log or bool(low > 0))

@@ -768,7 +768,7 @@
   writeHead();
   writeProvenance();
   refilter();
-  const start = byKey.get("0:" + results[0].roles.knee) || state.chosen[0];
+  const start = byKey.get("0:" + results[0].opens) || state.chosen[0];
   state.current = (start.whole ? start : state.chosen.find((row) => row.whole) || start).key;
   state.page = Math.floor(place() / PAGE);
   reselect();

@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mohamjax.plot.style import clean, heading, legend_below, log_ticks, new_figure, objectives_text, si, styled
 from mohamjax.schedule import Certificate, FrontCurves, Staircase, landmarks
+from mohamjax.schedule.front import WINDOW
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.text import plural
 
@@ -239,6 +240,8 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
             f": {certificate.share:.1%} of the hypervolume that the bounds leave"
             f" ({certificate.hypervolume:.3f} of {certificate.most:.3f})"
         )
+    if "latency" in front.measures:
+        lines.append(f"marked are designs of at most {WINDOW:g} times the least latency")
     legend_below(figure, handles, texts)
     heading(figure, *lines)
     return figure
