@@ -224,6 +224,7 @@ def test_interfaces_of_a_contending_mesh():
 BAD = [
     ({}, "names no parameter"),
     ({"nop.latency": "1"}, "unknown parameter 'nop.latency'"),
+    ({"technology": "22nm"}, "search again with another one"),
     ({"nop.hop_energie": "1"}, "use nop.hop_energy"),
     ({"nop.hop_energy": "1,x2"}, "mixes values and factors"),
     ({"nop.hop_energy": "-1"}, "write a number of at least 0"),

@@ -229,5 +229,5 @@ def _draw(arguments: argparse.Namespace, found: WhatIf | Sensitivities | Uncerta
     from mohamjax.figures import save
 
     folder = pathlib.Path(arguments.figures)
-    for name, figure in _figures(found, pathlib.Path(arguments.file).name):
+    for name, figure in _figures(found, "/".join(pathlib.Path(arguments.file).absolute().parts[-2:])):
         print(save(figure, folder / f"{name}.png"), file=sys.stderr)

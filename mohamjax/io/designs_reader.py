@@ -135,7 +135,7 @@ def _technology(form: RecordForm, path: object, given: Technology | None, static
             file=path,
             item="technology",
             remedy="give those tables with the argument `technology`, or leave it out where they are packaged ones or "
-            "in the file: mappings and sizes were chosen by them",
+            "in the file: mappings and sizes were chosen by them. For another technology search again",
         )
     return found
 

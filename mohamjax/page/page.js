@@ -77,7 +77,7 @@
     if (name.startsWith("n_")) return name.slice(2);
     const objective = report.objectives.find((one) => one.column === name);
     if (objective) return objective.label;
-    return name.replaceAll("_", " ");
+    return (unit(name) ? name.replace(/_[A-Za-z0-9]+$/, "") : name).replaceAll("_", " "); // values have their unit
   }
 
   const sign = (r) => {

@@ -298,6 +298,12 @@ def parameter(known: abc.Mapping[str, Parameter], name: str, argument: str | Arg
         raise InputError(
             f"{name} has no part: the package {told} of its memory", argument=argument, remedy=f"use {other}"
         )
+    if name == "technology":
+        raise InputError(
+            "the technology as a whole is no parameter: mappings and sizes were chosen by its tables",
+            argument=argument,
+            remedy="search again with another one, or vary technology.mac_energy, technology.sram_energy and the like",
+        )
     near = difflib.get_close_matches(name, known, 3)
     general = [n for n in known if n.count(".") < 3]
     raise InputError(f"unknown parameter {name!r}", argument=argument, remedy=f"use {', '.join(near or general)}")

@@ -319,7 +319,7 @@ def _resolved(
                 f"axis {axis} has the symbolic size {size or '?'!r}",
                 file=path,
                 item=f"input {info.name!r}",
-                remedy=f"give the shape with the argument `shapes[{info.name}]={text}`",
+                remedy=f"give the shape with the argument `shapes[{info.name}]={text}`, a number for every d",
             )
         out.append(d)
     return tuple(out)
