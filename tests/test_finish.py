@@ -55,6 +55,7 @@ def as_fast(front):
     return front[front[:, 0] <= front[:, 0].min() * 1.005, 2].min()
 
 
+@pytest.mark.slow
 def test_descent_loses_nothing_and_repeats_itself(problem, state):
     space = problem(CONFIG)
     alone = finished(state, space, CONFIG)
@@ -73,6 +74,7 @@ def test_descent_loses_nothing_and_repeats_itself(problem, state):
     assert better
 
 
+@pytest.mark.slow
 def test_a_full_archive_keeps_its_fast_end(problem):
     """It gives up designs for what descent finds, but neither the smallest of the fastest nor its extremes."""
     config = dataclasses.replace(CONFIG, archive=24, generations=8, end_batches=12)
@@ -109,6 +111,7 @@ def test_it_goes_batch_by_batch(problem, state):
         assert np.array_equal(last, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{"objectives": ("latency", "energy")}, {"objective": "energy"}], ids=["no area", "one number"]
 )

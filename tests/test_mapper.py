@@ -118,6 +118,7 @@ def test_every_mapping_keeps_every_rule(tables):
         assert violations(rows(tables.mapping, u, t, m), t, padded(tables, u, t, m), LAYERS[u].type) == []
 
 
+@pytest.mark.slow
 def test_some_mappings_are_padded_and_none_covers_less_than_its_layer(tables):
     covers = [(covered(rows(tables.mapping, u, t, m)), LAYERS[u].shape.bounds) for u, t, m in entries(tables)]
     assert all((cover >= np.array(bounds)).all() for cover, bounds in covers)

@@ -99,6 +99,7 @@ def evaluated(memory, templates=MIXED):
         return objectives, traffic, own, made, designs
 
 
+@pytest.mark.slow
 def test_a_design_pays_its_bits_at_the_price_of_the_package():
     cheap, dear, stated = (evaluated(m) for m in (mj.Memory("HBM2"), mj.Memory("LPDDR4"), mj.Memory(energy=8.0)))
     gap = dear[1] * (PJ["LPDDR4"] - PJ["HBM2"]) * 1e-12

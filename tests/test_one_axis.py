@@ -61,6 +61,7 @@ def test_the_union_is_what_an_enumeration_leaves_of_the_whole_space():
     assert own[0, 0] == values[0, 0]
 
 
+@pytest.mark.slow
 def test_a_search_keeps_the_rule():
     config = MapperConfig(population=24, generations=3, immigrants=4, descent=2, archive=32, entries=12)
     layers = [LAYER, UniqueLayer("fc", WorkloadShape(N=8, K=64, C=64))]

@@ -202,6 +202,7 @@ def test_every_chiplet_keeps_its_limits(networks, results, tmp_path, capsys):
     assert "limits.chiplet.area_mm2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_no_chiplet_is_smaller_than_demanded(networks, results, tmp_path, capsys):
     def smallest(folder):
         designs = json.loads((folder / "designs.json").read_text())["designs"]

@@ -63,6 +63,7 @@ def test_designs_evaluate_to_what_they_say(results, tmp_path):
     np.testing.assert_allclose(objectives(table(out)), objectives(again), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_if_questions_about_a_front(results, tmp_path, capsys):
     asked = ["evaluate", "designs", str(results / "designs.json"), "--out", str(tmp_path / "out.csv")]
     asked += ["--figures", str(tmp_path)]

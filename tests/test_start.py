@@ -97,6 +97,7 @@ def test_the_searchs_own_thread_compiles_nothing_large(problem, settings, calls)
     assert [call for call in calls if call[1] != "precompilation" and call[2]] == []
 
 
+@pytest.mark.slow
 def test_to_warm_makes_the_programs_of_a_search_and_no_others(problem, settings, calls):
     """A search has made them before: what warming calls is there already, and all of it is called."""
     Search(problem, settings).run()

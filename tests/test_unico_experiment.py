@@ -59,6 +59,7 @@ def test_a_search_is_done_once(result, tmp_path):
     assert len(path.read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_half_a_line_is_dropped(result, tmp_path):
     path = tmp_path / "runs.csv"
     kept(path, result)
@@ -70,6 +71,7 @@ def test_half_a_line_is_dropped(result, tmp_path):
     assert kept(path, result, key=(*KEY[:4], "1"), until=0.0)[0].left == 1
 
 
+@pytest.mark.slow
 def test_lines_hold_what_tables_need(result, tmp_path):
     """Distances, hypervolumes and curves of all rows of the history, from the rows that were kept."""
     history = result.history

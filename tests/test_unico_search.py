@@ -448,6 +448,7 @@ def test_bad_input_is_one_line(network, tmp_path, capsys, more, told):
     assert len(lines) == 1 and told in lines[0]
 
 
+@pytest.mark.slow
 def test_the_road_in_python():
     result = mj.codesign(application(), "unico-ci", budget="ci", method="random", technology=TECHNOLOGY)
     assert len(result.front) and result.config.method == "random"
