@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from mapping_cases import LEVELS, TEMPLATES, quick_jit, random_shape, space, violations
 
 from mohamjax.mapper.mapping_operators import (
+    STEPS,
     Draft,
     MapperRates,
     crossover,
     fill,
     grow,
+    mended,
     mutate,
     neighbour,
     neighbours,
@@ -23,7 +25,17 @@ from mohamjax.mapper.mapping_operators import (
     random_draft,
     vary,
 )
-from mohamjax.mapping.space import admits, decode, extents, nest, prime_factors, sample, slot_factors, tile_words
+from mohamjax.mapping.space import (
+    admits,
+    decode,
+    extents,
+    nest,
+    overflows,
+    prime_factors,
+    sample,
+    slot_factors,
+    tile_words,
+)
 from mohamjax.runtime.platforms import traced
 from mohamjax.workload import DIMS, WorkloadShape
 
@@ -304,12 +316,30 @@ def one_by_one(drafts, problem):
 
     def one(draft):
         genes = draft.genes
-        for i, operator in ((1, fill), (2, parallelise)):  # no bound of these problems has an alternative to pad to
-            changed = operator(draft.keys[i], genes, problem)
-            genes = jax.tree.map(lambda new, old, i=i: jnp.where(draft.wanted[i], new, old), changed, genes)
+        # No bound of these problems has an alternative to pad to, and no template leaves a bypass open.
+        operators = {"mend": mended, "random": mutate, "fill": fill, "parallelise": parallelise}
+        for i, step in enumerate(STEPS):
+            if step in operators:
+                changed = operators[step](draft.keys[i], genes, problem)
+                genes = jax.tree.map(lambda new, old, i=i: jnp.where(draft.wanted[i], new, old), changed, genes)
         return genes
 
     return jax.vmap(one)(drafts)
+
+
+@quick_jit
+def crowded(genes, problem):
+    """Genes of which every fifth has all its primes innermost, beyond what the buffers hold."""
+    every = jnp.arange(genes.slot.shape[-2]) % 5 == 0
+    return dataclasses.replace(genes, slot=jnp.where(every[:, None], 0, genes.slot))
+
+
+@quick_jit
+def large(genes, problem):
+    """Which genes have tiles that exceed a buffer."""
+    flat = genes.slot.reshape(-1, genes.slot.shape[-1])
+    exceeds = jax.vmap(lambda slot: overflows(extents(slot, problem), problem).any())(flat)
+    return exceeds.reshape(genes.slot.shape[:-1])
 
 
 @pytest.mark.parametrize("form", ["cpu", "wide"])
@@ -320,19 +350,24 @@ def test_drafts_grow_in_their_order_however_many_are_wanted(form):
     keys = jax.random.split(jax.random.key(3), number)
     drafts = jax.vmap(random_draft, in_axes=(0, None))(keys, problem)
     assert not drafts.wanted.any() and equal(drafts.genes, jax.vmap(sample, in_axes=(0, None))(keys, problem))
-    shares = (
-        np.random.default_rng(0).random((5, number, 3)) < np.array([1.0, 24 / number, 0.5, 0.02, 0.0])[:, None, None]
-    )
+    chances = np.array([1.0, 24 / number, 0.5, 0.02, 0.0])[:, None, None]
+    shares = np.random.default_rng(0).random((5, number, len(STEPS))) < chances
+    shares[..., STEPS.index("mend")] = True
+    drafts = dataclasses.replace(drafts, genes=crowded(drafts.genes, problem))
     drafts = jax.tree.map(lambda leaf: jnp.stack([leaf] * 5), drafts)
     drafts = Draft(
-        genes=drafts.genes, keys=jax.vmap(jax.vmap(lambda k: jax.random.split(k[0], 3)))(drafts.keys), wanted=shares
-    )
+        genes=drafts.genes, keys=jax.vmap(jax.vmap(lambda k: jax.random.split(k[0], len(STEPS))))(drafts.keys),
+        wanted=shares,
+    )  # fmt: skip
     with traced(form):
         found = jax.jit(jax.vmap(grow, in_axes=(0, None)))(drafts, problem)
     expected = jax.vmap(one_by_one, in_axes=(0, None))(drafts, problem)
     assert equal(found, expected)
     changed = (np.asarray(found.slot) != np.asarray(drafts.genes.slot)).any(axis=-1)
-    assert not changed[~shares[..., 1:].any(axis=-1)].any() and changed[0].sum() > number / 2
+    moving = shares[..., 1:].any(axis=-1) | large(drafts.genes, problem)
+    assert not changed[~moving].any() and changed[0].sum() > number / 2
+    # Those that nothing is wanted of but to be mended keep every rule afterwards, and some had to be.
+    assert large(drafts.genes, problem).any() and not large(found, problem).any()
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 23, 24, 25, 48, 49, 70])
@@ -342,12 +377,12 @@ def test_drafts_grow_whole_passes_of_them_and_one_more_or_less(wanted):
     problem = space(0, WorkloadShape(K=16, C=12, P=14, R=3))
     keys = jax.random.split(jax.random.key(4), number)
     drafts = jax.vmap(random_draft, in_axes=(0, None))(keys, problem)
-    chosen = np.zeros((3, number), bool)
+    chosen = np.zeros((len(STEPS), number), bool)
     rng = np.random.default_rng(wanted)
     for row in chosen:
         row[rng.permutation(number)[:wanted]] = True
-    keys = jax.vmap(lambda k: jax.random.split(k[0], 3))(drafts.keys)
-    drafts = Draft(genes=drafts.genes, keys=keys, wanted=chosen.T)
+    keys = jax.vmap(lambda k: jax.random.split(k[0], len(STEPS)))(drafts.keys)
+    drafts = Draft(genes=crowded(drafts.genes, problem), keys=keys, wanted=chosen.T)
     expected = one_by_one(drafts, problem)
     assert equal(grow_all(drafts, problem), expected)
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), drafts)

@@ -376,9 +376,9 @@ class Draft:
     """An individual with what is left to do to it: `grow` does that to the few that it is drawn for.
 
     Attributes:
-        genes: so far.
-        keys: `[3]` typed keys of `pad`, `fill` and `parallelise`; any where none is wanted.
-        wanted: `[3]` bool, which of the three are drawn for it.
+        genes: so far; tiles may exceed a buffer.
+        keys: `[K]` typed keys of the K steps of `grow`; any where none is wanted.
+        wanted: `[K]` bool, which of the steps are drawn for it.
     """
 
     genes: MappingGenes
@@ -386,45 +386,73 @@ class Draft:
     wanted: Array
 
 
+STEPS: tuple[str, ...] = ("mend", "random", "bypass", "pad", "fill", "parallelise")
+"""Steps of `grow`, in their order: the mending of what crossover leaves, and the mutations."""
+
+
 def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates) -> tuple[Draft, Draft]:
-    """Two children of two parents: crossover, then each mutation, each with its probability; the key is consumed."""
+    """Two children of two parents: crossover, and the mutations that are drawn for each; the key is consumed."""
     coin_key, cross_key, child_key = jax.random.split(key, 3)
-    pair = select(jax.random.bernoulli(coin_key, rates.crossover), crossover(cross_key, a, b, space), (a, b))
+    crossed = crossover(cross_key, a, b, space, mend=False)
+    pair = select(jax.random.bernoulli(coin_key, rates.crossover), crossed, (a, b))
 
     def draft(key: Array, genes: MappingGenes) -> Draft:
-        coins, random_key, *keys = jax.random.split(key, 5)
-        bypass_key = jax.random.fold_in(key, 5)  # `split` gives what folding in 0 to 4 gives
-        draws = jax.random.uniform(coins, (4,))
-        genes = select(draws[0] < rates.random, mutate(random_key, genes, space), genes)
-        if genes.keep is not None:
-            drawn_key, own_key = jax.random.split(bypass_key)
-            drawn = jax.random.bernoulli(drawn_key, rates.bypass)
-            genes = select(drawn, bypass(own_key, genes, space), genes)
-        growing = rates.pad, rates.fill, rates.parallelise
-        wanted = draws[1:] < jnp.stack([jnp.asarray(rate, draws.dtype) for rate in growing])
+        coins, *keys = jax.random.split(key, 1 + len(STEPS))
+        draws = jax.random.uniform(coins, (len(STEPS),))
+        chances = 1.0, rates.random, rates.bypass, rates.pad, rates.fill, rates.parallelise
+        wanted = draws < jnp.stack([jnp.asarray(chance, draws.dtype) for chance in chances])
         return Draft(genes=genes, keys=jnp.stack(keys), wanted=wanted)
 
-    children = jax.vmap(draft)(jax.random.split(child_key), jax.tree.map(lambda x, y: jnp.stack([x, y]), *pair))
-    return jax.tree.map(lambda leaf: leaf[0], children), jax.tree.map(lambda leaf: leaf[1], children)
+    one, two = jax.random.split(child_key)
+    return draft(one, pair[0]), draft(two, pair[1])
 
 
 def random_draft(key: Array, space: MapSpace) -> Draft:
     """A random individual to which nothing is left to do; the key is consumed."""
-    return Draft(genes=sample(key, space), keys=jnp.stack([key] * 3), wanted=jnp.zeros(3, bool))
+    steps = len(STEPS)
+    return Draft(genes=sample(key, space), keys=jnp.stack([key] * steps), wanted=jnp.zeros(steps, bool))
+
+
+def select_rows(rows: Array, new, old):
+    """Of two trees `[N, ...]`, the rows of the first where `rows`, and of the second elsewhere."""
+    return jax.tree.map(lambda a, b: jnp.where(rows.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)
+
+
+def mended(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """The mapping with primes evicted from buffers that its tiles exceed; the key is consumed."""
+    return dataclasses.replace(genes, slot=evict(key, genes.slot, own_space(genes, space)))
 
 
 def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
-    """The genes of drafts `[N, ...]`, in their order: padded, filled, then parallelised, each where it is wanted."""
+    """The genes of drafts `[N, ...]`, in their order: mended where tiles exceed a buffer, then mutated where wanted.
+
+    What few individuals need is done to those alone (`few`); the random mutation, which most want, to all.
+    """
     genes = drafts.genes
-    for i, operator in enumerate((pad, fill, parallelise)):
-        if operator is pad and space.prime.ndim == 1:
-            continue  # no layer has a choice of bounds
-        arguments = drafts.keys[:, i], drafts.wanted[:, i], genes, space
+    keys, wanted = (dict(zip(STEPS, jnp.moveaxis(leaf, 1, 0), strict=True)) for leaf in (drafts.keys, drafts.wanted))
+
+    def large(genes: MappingGenes) -> Array:
+        own = own_space(genes, space)
+        return jnp.any(overflows(extents(genes.slot, own), own))
+
+    def some(operator: _Mutation, step: str, rows: Array, genes: MappingGenes) -> MappingGenes:
         passes = (2 * _PASSES, _WIDE_PAD_PASSES) if operator is pad else (_PASSES, _WIDE_PASSES)
         forms = [functools.partial(few, operator, passes=count) for count in passes]
-        cover, slot = by_platform(*arguments, cpu=forms[0], wide=forms[1])
-        genes = dataclasses.replace(genes, cover=cover, slot=slot)
-    return genes
+        cover, slot = by_platform(keys[step], rows, genes, space, cpu=forms[0], wide=forms[1])
+        return dataclasses.replace(genes, cover=cover, slot=slot)
+
+    def all_(operator: _Mutation, step: str, genes: MappingGenes) -> MappingGenes:
+        changed = jax.vmap(operator, in_axes=(0, 0, None))(keys[step], genes, space)
+        return select_rows(wanted[step], changed, genes)
+
+    genes = some(mended, "mend", wanted["mend"] & jax.vmap(large)(genes), genes)
+    genes = all_(mutate, "random", genes)
+    if genes.keep is not None:
+        genes = all_(bypass, "bypass", genes)
+    if space.prime.ndim > 1:  # some layer has a choice of bounds
+        genes = some(pad, "pad", wanted["pad"], genes)
+    genes = some(fill, "fill", wanted["fill"], genes)
+    return some(parallelise, "parallelise", wanted["parallelise"], genes)
 
 
 def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:

@@ -36,6 +36,7 @@ from mohamjax.mapper.mapping_operators import (
     few,
     fill_level,
     select,
+    select_rows,
     swap_loops,
 )
 from mohamjax.mapping.nest import Array
@@ -302,8 +303,3 @@ def _replaced(keys: Array, genes: MappingGenes, *, space: MapSpace) -> MappingGe
     old = genes.order, genes.spatial_order, genes.keep
     order, spatial_order, keep = select_rows(invalid, (*orders, keep), old)
     return MappingGenes(cover=cover, slot=slot, order=order, spatial_order=spatial_order, keep=keep)
-
-
-def select_rows(rows: Array, new, old):
-    """Of two trees `[N, ...]`, the rows of the first where `rows`, and of the second elsewhere."""
-    return jax.tree.map(lambda a, b: jnp.where(rows.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)
