@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import reference
 
+from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io.samples import evaluate_samples, read_architectures, read_samples
 from mohamjax.mapping.predict import chunk_size
@@ -78,6 +79,9 @@ def spoil(row, path, value):
         (["layer", "wstride"], "2", "'2' is no positive integer"),
         (["layer", "K"], KeyError, "the key is missing"),
         (["layer"], [], "is no JSON object"),
+        (["layer"], KeyError, "layer: the key is missing"),
+        (["layer", "wstrid"], 2, "layer, wstrid: unknown key 'wstrid'; did you mean 'wstride'?"),
+        (["mapping"], KeyError, "mapping: the key is missing"),
         (["mapping", "levels"], [], "mapping.levels: has 0 entries; list all levels"),
         (["mapping", "levels", 0, "name"], "L0", "level is called 'L0'"),
         (["mapping", "levels", 0, "temporal", "factors"], {"Z": 2}, "factors.Z: unknown key 'Z'"),
@@ -169,7 +173,7 @@ def test_a_bad_architecture_is_refused(tmp_path, path, value, says):
     assert str(error.value).startswith(str(file))
 
 
-def test_figures_beyond_the_numbers_are_refused_with_their_sample(tmp_path, rows):
+def test_a_sample_of_figures_beyond_the_numbers_is_a_row(tmp_path, rows):
     """An energy of 1e308 pJ is a number; that of all accesses together is none."""
     sample = next(r for r in rows if r["ok"] and not r["out_nolink"])
     others = [next(r for r in rows if not r["ok"])]  # as many as below: one program serves both
@@ -178,9 +182,54 @@ def test_figures_beyond_the_numbers_are_refused_with_their_sample(tmp_path, rows
         level["energy_read_pJ"] = 1e308
     (tmp_path / "a.json").write_text(json.dumps(document))
     (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, [sample, *others])))
-    with pytest.raises(InputError, match=rf"^sample {sample['id']}: its energy, or another figure, is too large"):
-        evaluate_samples(tmp_path / "a.json", tmp_path / "s.jsonl", tmp_path / "out", links=False)
-    assert not (tmp_path / "out").exists()
+    out = tmp_path / "out"
+    evaluate_samples(tmp_path / "a.json", tmp_path / "s.jsonl", out, links=False)
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert first["id"] == sample["id"] and first["out"] is None and not first["ok"]
+    assert "its energy, or another figure, is too large" in first["reject"][0]["reason"]
+    assert second["reject"] == others[0]["reject"]
+
+
+def test_a_bad_line_is_a_row_and_spoils_no_other(tmp_path, rows, capsys):
+    good = next(r for r in rows if r["ok"] and r["arch"] == "eyeriss" and r["layer"]["shape"] == "conv")
+    copy = json.dumps(good)
+    bad = [
+        (["arch"], "tpu"),
+        (["layer", "P"], float("nan")),
+        (["layer", "P"], 2.5),
+        (["layer"], KeyError),
+        (["mapping", "levels", 0, "temporal", "factors"], {"K": 0}),
+    ]
+    texts = [copy, *(json.dumps({**spoil(json.loads(copy), *one), "id": f"bad {i}"}) for i, one in enumerate(bad))]
+    file, out = tmp_path / "s.jsonl", tmp_path / "out.jsonl"
+    file.write_text("\n".join([*texts, "{", copy]))
+    given = ["--architectures", str(reference("timeloop/architectures.json")), "--samples", str(file)]
+    command = ["evaluate", "mappings", *given, "--out", str(out)]
+    assert main(command) == 0
+    told = [json.loads(line) for line in out.read_text().splitlines()]
+    ids = [good["id"], "bad 0", "bad 1", "bad 2", "bad 3", "bad 4", "line 7", good["id"]]
+    assert [row["id"] for row in told] == ids
+    assert [row["ok"] for row in told] == [True, *[False] * 6, True]
+    assert told[0]["out"] == told[-1]["out"] and told[0]["out"]["cycles"] == good["out"]["cycles"]
+    reasons = [row["reject"][0] for row in told[1:-1]]
+    assert all(one["level"] is None for one in reasons)
+    words = (
+        "line 2, arch: 'tpu' is unknown",
+        "nan is no positive integer",
+        "2.5 is no positive integer",
+        "layer: the key is missing",
+    )
+    words += ("factors.K: 0 is too small", "line 7: is not valid JSON")
+    for one, said in zip(reasons, words, strict=True):
+        assert said in one["reason"]
+    err = capsys.readouterr().err
+    assert "and 5 more: rows with `ok` false and the reason" in err and '"accepted": 2, "rejected": 6' in err
+    assert main([*command, "--strict"]) == 2
+    file.write_text("\n".join(texts[1:]))
+    before = out.read_bytes()
+    assert main(command) == 2  # where none can be read there is nothing to go on with
+    assert "line 1, arch: 'tpu' is unknown" in capsys.readouterr().err
+    assert out.read_bytes() == before
 
 
 def test_predictions_and_explanations_go_where_they_should(tmp_path, rows, capsys):

@@ -65,6 +65,11 @@ def _add_mappings(kinds: options.Verbs) -> None:
         const="text",
         help="also print why each mapping costs what it does: a table (text, the default) or JSON",
     )
+    mappings.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit code 2 where any mapping is refused or cannot be read (default: only where none can be read)",
+    )
     options.add_common(mappings, "predictions (.jsonl); - for standard output, the default", inner=True)
 
 
@@ -264,7 +269,7 @@ def _evaluate_mappings(arguments: argparse.Namespace, terminal: Terminal) -> int
         with terminal.waiting(f"evaluating {arguments.samples}"):
             summary = evaluate_samples(*pair, out, **options)
     print(json.dumps(summary), file=sys.stderr)
-    return 0
+    return _exit_code(arguments, summary["samples"], summary["accepted"])
 
 
 def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> int:

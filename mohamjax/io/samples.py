@@ -11,6 +11,7 @@ import math
 import pathlib
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,8 +29,21 @@ from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejec
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.notation import mapping_from_dict
 from mohamjax.mapping.predict import alike
-from mohamjax.reader import read_lines
+from mohamjax.reader import read_lines, suggestion
 from mohamjax.workload.layer import WorkloadShape
+
+
+@dataclasses.dataclass(frozen=True)
+class Unread:
+    """A mapping that cannot be read, which has its place among those that can.
+
+    Attributes:
+        id: as of a sample.
+        error: what is wrong.
+    """
+
+    id: str
+    error: InputError
 
 
 class _Fields:
@@ -144,8 +158,15 @@ def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
     return result
 
 
+_LAYER_KEYS = ("shape", *"RSPQCKN", "wstride", "hstride", "wdil", "hdil", "name", "groups")
+"""Of a sample's layer; the last two are for people. A misspelt stride would pass for a stride of 1."""
+
+
 def _shape(layer: _Fields) -> WorkloadShape:
     """A layer of the reference format; depthwise channels go from C to G."""
+    for key in layer.data:
+        if key not in _LAYER_KEYS:
+            raise layer.error(key, f"unknown key {key!r}", suggestion(key, _LAYER_KEYS, "known keys"))
     kind = layer.text("shape")
     if kind not in ("conv", "dwconv"):
         raise layer.error("shape", f"{kind!r} is unknown", "use conv or dwconv")
@@ -174,8 +195,9 @@ def _swap_channels(mapping: Mapping) -> Mapping:
     )
 
 
-def _sample(line: str, architectures: dict[str, Architecture], path: object, item: str) -> Sample:
-    row = _Fields(parse_json(line, path, item), path, item)
+def _sample(row: _Fields, architectures: dict[str, Architecture], called: str) -> Sample:
+    """The sample of a line."""
+    path, item = row.file, row.item
     name = row.text("arch")
     if name not in architectures:
         raise row.error("arch", f"{name!r} is unknown", f"use one of {', '.join(architectures)}")
@@ -204,7 +226,19 @@ def _sample(line: str, architectures: dict[str, Architecture], path: object, ite
                 item=f"{item}, mapping",
                 remedy="make them equal; residual factors are not modelled",
             )
-    return Sample(str(row.data.get("id", item)), architecture, shape, mapping)
+    return Sample(called, architecture, shape, mapping)
+
+
+def sample_entries(path: str | pathlib.Path, architectures: dict[str, Architecture]) -> Iterator[Sample | Unread]:
+    """As `read_samples`, where a line that is wrong is an entry with its reason, and spoils no other."""
+    for number, line in read_lines(path, ".jsonl file"):
+        name = item = f"line {number}"
+        try:
+            row = _Fields(parse_json(line, path, item), path, item)
+            name = str(row.data.get("id", item))
+            yield _sample(row, architectures, name)
+        except InputError as error:
+            yield Unread(name, error)
 
 
 def read_samples(path: str | pathlib.Path, architectures: dict[str, Architecture]) -> Iterator[Sample]:
@@ -221,8 +255,10 @@ def read_samples(path: str | pathlib.Path, architectures: dict[str, Architecture
         InputError: the file is unreadable; a line is no JSON, names something unknown, or its factors do not multiply
             to the layer's bounds.
     """
-    for number, line in read_lines(path, ".jsonl file"):
-        yield _sample(line, architectures, path, f"line {number}")
+    for entry in sample_entries(path, architectures):
+        if isinstance(entry, Unread):
+            raise entry.error
+        yield entry
 
 
 def _input_groups(sample: Sample, spread: np.ndarray, level: int) -> dict[int, int]:
@@ -352,16 +388,15 @@ def _statistics(result: Evaluation, area_um2: float, sample: Sample) -> dict[str
     }
 
 
-def _row(result: dict[str, object]) -> str:
-    """The JSON line of a sample; refuses one whose figures left the range of the numbers."""
-    try:
-        return dump_json(result)
-    except ValueError:
-        raise InputError(
-            "its energy, or another figure, is too large to be a number",
-            item=f"sample {result['id']}",
-            remedy="write smaller energies, areas and sizes for its architecture",
-        ) from None
+def _answer(name: str, out: dict[str, object] | None, reject: dict[str, str | None] | None = None) -> dict[str, object]:
+    """What is told of a sample: its statistics, or the level and reason for which there are none."""
+    return {"id": name, "ok": reject is None, "reject": None if reject is None else [reject], "out": out}
+
+
+_TOO_LARGE = (
+    "its energy, or another figure, is too large to be a number; write smaller energies, areas and sizes for its "
+    "architecture"
+)
 
 
 def evaluate_samples(
@@ -374,7 +409,7 @@ def evaluate_samples(
     float32: bool = False,
     explain: str | None = None,
 ) -> dict[str, float]:
-    """Predicts every sample of a file; a rejected mapping is a result, not an error.
+    """Predicts every sample of a file; a rejected mapping is a result, not an error, and so is a line that is wrong.
 
     Args:
         architectures_path: Architectures file; energies and areas come from it.
@@ -389,26 +424,13 @@ def evaluate_samples(
         As `report_samples`.
 
     Raises:
-        InputError: a file cannot be read or written, or a line is wrong.
+        InputError: a file cannot be read or written, or no line of the samples can be read.
     """
     architectures = read_architectures(architectures_path)
-    samples = list(read_samples(samples_path, architectures))
-    if not samples:
+    entries = list(sample_entries(samples_path, architectures))
+    if not entries:
         raise InputError("holds no sample", file=samples_path, remedy="give one JSON object per line")
-    return report_samples(samples, out_path, links=links, first_fills=first_fills, float32=float32, explain=explain)
-
-
-@dataclasses.dataclass(frozen=True)
-class Unread:
-    """A mapping that cannot be read, which has its place among those that can.
-
-    Attributes:
-        id: as of a sample.
-        error: what is wrong.
-    """
-
-    id: str
-    error: InputError
+    return report_samples(entries, out_path, links=links, first_fills=first_fills, float32=float32, explain=explain)
 
 
 def report_samples(
@@ -435,10 +457,19 @@ def report_samples(
     Returns:
         `samples`, `accepted`, `rejected` (those that could not be read too), `seconds`.
 
+    Warns:
+        UserWarning: some entries could not be read.
+
     Raises:
-        InputError: the predictions cannot be written.
+        InputError: none of the entries could be read; the predictions cannot be written.
     """
     began = time.perf_counter()
+    unread = [entry for entry in entries if isinstance(entry, Unread)]
+    if unread and len(unread) == len(entries):
+        raise unread[0].error
+    if unread:
+        rest = f" and {len(unread) - 1:,} more" if len(unread) > 1 else ""
+        warnings.warn(f"{unread[0].error}{rest}: rows with `ok` false and the reason", stacklevel=2)
     samples = alike([entry for entry in entries if isinstance(entry, Sample)])
     results, areas = predict(samples, links=links, first_fills=first_fills, float32=float32)
     results = jax.tree.map(lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, results)
@@ -447,25 +478,29 @@ def report_samples(
     each = enumerate(samples)
     for entry in entries:
         if isinstance(entry, Unread):
-            reject = [{"level": None, "reason": entry.error.reason}]
-            rows.append(_row({"id": entry.id, "ok": False, "reject": reject, "out": None}))
+            rows.append(dump_json(_answer(entry.id, None, {"level": None, "reason": entry.error.reason})))
             continue
         n, sample = next(each)
         result: Evaluation = jax.tree.unflatten(tree, [leaf[n] for leaf in leaves])
         architecture = sample.architecture
         names = (architecture.level_names, architecture.mac_name)
         failed = rejection(result, architecture.machine, *names)
-        if failed is None:
+        if failed is not None:
+            rows.append(dump_json(_answer(sample.id, None, {**failed})))
+        elif not result.plausible:
+            raise AssertionError(f"{sample.id}: the MACs counted are not those of the layer, or more than run")
+        else:
+            try:
+                rows.append(dump_json(_answer(sample.id, _statistics(result, areas[n], sample))))
+            except ValueError:  # JSON has no infinity
+                rows.append(dump_json(_answer(sample.id, None, {"level": None, "reason": _TOO_LARGE})))
+                continue
             accepted += 1
-            if not result.plausible:
-                raise AssertionError(f"{sample.id}: the MACs counted are not those of the layer, or more than run")
-        out = None if failed else _statistics(result, areas[n], sample)
-        rows.append(_row({"id": sample.id, "ok": failed is None, "reject": [failed] if failed else None, "out": out}))
         if explain is not None:
             reasons = explain_evaluation(result, architecture.machine, *names)
             head = {"id": sample.id, "arch": architecture.name}
             table = f"{sample.id} on {architecture.name}\n{explanation_text(reasons)}\n\n"
-            explanations.append(_row({**head, **reasons}) if explain == "json" else table)
+            explanations.append(dump_json({**head, **reasons}) if explain == "json" else table)
     text = "".join(rows)
     if str(out_path) == "-":
         sys.stdout.write(text)

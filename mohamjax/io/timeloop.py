@@ -280,12 +280,6 @@ def evaluate_timeloop(
         for note in notes:
             told.setdefault(note, []).append(sample.architecture.name)
         entries.append(sample)
-    unread = [entry for entry in entries if isinstance(entry, Unread)]
-    if unread and len(unread) == len(entries):
-        raise unread[0].error
-    if unread:
-        rest = f" and {len(unread) - 1:,} more" if len(unread) > 1 else ""
-        warnings.warn(f"{unread[0].error}{rest}: rows with `ok` false and the reason", stacklevel=2)
     if not entries:
         raise InputError(
             "there is no mapping in these files", file=listed, remedy="give architecture, problem and mapping"
