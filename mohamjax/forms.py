@@ -9,6 +9,7 @@ msgspec 0.22 crashes on them. A list whose lengths are limited, and a text with 
 
 from __future__ import annotations
 
+import difflib
 import functools
 import itertools
 import math
@@ -104,6 +105,25 @@ def read_form(data: Any, form: Any, *, file: object = None, where: str = "") -> 
         return msgspec.convert(data, form)
     except msgspec.ValidationError as error:
         raise _complaint(str(error), data, form, file, where) from None
+
+
+def refuse_misspelt(data: object, form: type[msgspec.Struct], *, file: object = None, where: str = "") -> None:
+    """Complains about a key that a form leaves alone and that is nearly one of its own.
+
+    Args:
+        data: what a file holds at this place.
+        form: an open form.
+        file: where it comes from, for complaints.
+        where: path of the place in the file.
+
+    Raises:
+        InputError: there is such a key; names its path and the key that is meant.
+    """
+    known = _keys(form)
+    for key in data if isinstance(data, abc.Mapping) else ():
+        if key not in known and difflib.get_close_matches(str(key)[:200], known, 1, 0.8):
+            named = _joined(where, str(key))
+            raise InputError(f"unknown key {key!r}", file=file, item=named, remedy=suggestion(str(key), known))
 
 
 def as_written(form: type[msgspec.Struct], *, may_lack: Sequence[str] = (), **kinds: Any) -> Any:
@@ -261,8 +281,9 @@ def _told(problem: str, value: Any, kind: Any) -> tuple[str, str]:
     described = _description(kind)
     if problem.startswith("Invalid enum value"):
         known = [word for k in _alternatives(kind) if typing.get_origin(k) is typing.Literal for word in k.__args__]
-        remedy = suggestion(value, known)
-        return f"unknown value {value!r}", remedy if "?" in remedy or not described else f"write {described}"
+        if described and "?" not in suggestion(value, [word for word in known if len(str(word)) > 1]):
+            return f"unknown value {value!r}", f"write {described}"  # of one letter, a unit, nothing is a misspelling
+        return f"unknown value {value!r}", suggestion(value, known)
     if problem == "Number out of range" or problem.startswith("Integer value out of range"):
         return "is too large", "write a finite number"
     parts = re.fullmatch(r"Expected `([^`]*)`(?: of length)?(?: (>=|>|<=|<)? ?([^\s,]+))?(.*)", problem, re.DOTALL)

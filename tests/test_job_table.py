@@ -213,6 +213,22 @@ def test_job_table(tmp_path, capsys):
     assert two["start"] == [4, 0, 4] and two["end"] == [24, 4, 5]
 
 
+@pytest.mark.parametrize("numbers", [False, True])
+def test_accelerators_stand_in_the_order_of_the_jobs_or_under_their_names(tmp_path, capsys, numbers):
+    """An order of its own does not move them."""
+    listed = [0, 1, 1] if numbers else ["big", "small", "small"]
+    same = [
+        {"order": order, "accelerator": where, "note": "mine"}
+        for order in (["fc", "conv", "end"], ["conv", "fc", "end"])
+        for where in (listed, dict(zip(("end", "fc", "conv"), reversed(listed), strict=True)))
+    ]
+    path = _write(tmp_path, _TABLE | {"schedules": same})
+    evaluate_schedules(path, "-", timelines=True)
+    rows = json.loads(capsys.readouterr().out)["schedules"]
+    assert [row["start"] for row in rows] == [rows[0]["start"]] * 4
+    assert [(row["makespan"], row["energy_J"]) for row in rows] == [(12, 1.75)] * 4
+
+
 def test_job_table_without_energy(tmp_path, capsys):
     document = copy.deepcopy(_TABLE)
     for job in document["jobs"]:
@@ -285,6 +301,19 @@ def test_bad_cases(tmp_path, path, value, words):
         (["schedules", 0, "accelerator", 0], "huge", ["schedules[0].accelerator[0]", "no accelerator 'huge'"]),
         (["schedules", 0, "accelerator", 1], "big", ["accelerator[1]", "'fc' cannot run on 'big'", "small"]),
         (["schedules", 1, "name"], "one", ["schedules[1]", "also that of the entry at place 0"]),
+        (["schedules", 0, "acelerator"], [], ["schedules[0].acelerator", "did you mean 'accelerator'?"]),
+        (["schedules", 0, "accelerator"], {}, ["schedules[0].accelerator", "where job 'conv' runs"]),
+        (["schedules", 0, "accelerator"], {"pool": 1}, ["schedules[0].accelerator.pool", "no job 'pool'"]),
+        (
+            ["schedules", 0, "accelerator"],
+            {"end": "big", "fc": "big", "conv": "big"},
+            ["schedules[0].accelerator.fc", "'fc' cannot run on 'big'"],
+        ),
+        (
+            ["schedules", 0, "accelerator"],
+            {"end": "huge", "fc": "small", "conv": "big"},
+            ["schedules[0].accelerator.end", "no accelerator 'huge'"],
+        ),
         (["jobs", 2, "predecessors"], ["end"], ["jobs[2]", "wait for each other"]),
         (["jobs", 2, "predecessors"], ["pool"], ["jobs[2]", "no job 'pool'"]),
         (["jobs", 1, "energy_J"], del_, ["jobs[1]", "energy_J", "is missing"]),
@@ -298,6 +327,8 @@ def test_bad_cases(tmp_path, path, value, words):
         (["accelerators"], [], ["accelerators", "is empty"]),
         (["accelerators", 0, "resources"], ["bus"], ["no resource 'bus'"]),
         (["time_unit"], "h", ["time_unit", "'h'"]),
+        (["time_unit"], "ms", ["time_unit", "'ms'; write cycles, or s for seconds, and give all times"]),
+        (["time_unit"], "cycle", ["time_unit", "did you mean 'cycles'?"]),
         (["schedules"], del_, ["schedules", "is missing"]),
     ],
 )

@@ -37,13 +37,24 @@ class Place:
         if len(values) != length:
             raise self.error(f"has {len(values)} entries", f"give one for each {of}, {length}")
 
-    def numbers(self, entries: Sequence[int | str], names: abc.Mapping[str, int] | int, what: str) -> list[int]:
+    def entry(self, key: int | str) -> Place:
+        """The place of an entry of the list, or of a key of the mapping, that stands here."""
+        return Place(self.file, f"{self.path}[{key}]") if isinstance(key, int) else self.at(key)
+
+    def numbers(
+        self,
+        entries: Sequence[int | str],
+        names: abc.Mapping[str, int] | int,
+        what: str,
+        keys: Sequence[int | str] | None = None,
+    ) -> list[int]:
         """Numbers of jobs, accelerators or resources that are referred to by number, or also by name.
 
         Args:
             entries: what the file says.
             names: number by name, or how many there are.
             what: they are.
+            keys: of the entries in the file; default their places.
         """
         count = names if isinstance(names, int) else len(names)
         known = {} if isinstance(names, int) else names
@@ -51,7 +62,7 @@ class Place:
         for i, (number, entry) in enumerate(zip(found, entries, strict=True)):
             if not 0 <= number < count:
                 told = f"there is no {what} {entry!r}"
-                raise Place(self.file, f"{self.path}[{i}]").error(
+                raise self.entry(i if keys is None else keys[i]).error(
                     told, f"the {count} {what}s are numbered from 0" + (f", or called {_some(known)}" if known else "")
                 )
         return found

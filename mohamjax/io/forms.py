@@ -41,7 +41,10 @@ Joules = Annotated[float, Meta(ge=0, le=1e9)]
 Weight = Annotated[float, Meta(ge=0, le=1e9)]
 """How much a job counts."""
 
-Unit = Literal["cycles", "s"]
+Unit = Annotated[
+    Literal["cycles", "s"],
+    Meta(description="cycles, or s for seconds, and give all times, and bandwidths per time unit, in it"),
+]
 
 ForPeople = Annotated[object, Meta(description="for people: readers leave it alone")]
 
@@ -269,10 +272,13 @@ class JobForm(Form):
 
 
 class OrderForm(CalledForm, kw_only=True):
-    """A schedule: all jobs by priority, and where each runs, in the order of `jobs`."""
+    """A schedule: all jobs by priority, and where each runs, in the order of `jobs` or by the jobs' names."""
 
     order: list[Reference]
-    accelerator: list[Reference]
+    accelerator: Annotated[
+        list[Reference] | dict[str, Reference],
+        Meta(description="where each job runs: a list in the order of `jobs`, or a mapping from every job's name"),
+    ]
 
 
 class JobTableForm(Form, kw_only=True):

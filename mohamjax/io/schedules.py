@@ -17,8 +17,8 @@ Format `job-table/1` (JSON): costs per job and accelerator, and any number of sc
   per accelerator, or one number for all of them. A `duration` of null means that the job cannot run there; `energy_J`
   is left out of all jobs or of none; `predecessors` may be left out. Optional, for G#: `tenant` (a name), `weight` (1),
   `deadline` (time units; null: none) and `target`, the place at which the job should end (of all jobs or of none);
-- `schedules`: list of `{"name", "order", "accelerator"}`: all jobs by priority, and for each job, in the order of
-  `jobs`, where it runs.
+- `schedules`: list of `{"name", "order", "accelerator"}`: all jobs by priority, and where each job runs: a list in the
+  order of `jobs`, whatever `order` is, or a mapping from job to accelerator.
 
 Jobs, accelerators and resources are referred to by name or 0-based number. The result, with timelines also `start` and
 `end` of each job, is `{"format": "job-table/1", "time_unit", "schedules": [{"name", "makespan", "energy_J"}]}`.
@@ -50,12 +50,13 @@ import numpy.typing as npt
 from msgspec import UNSET
 
 from mohamjax.errors import InputError
-from mohamjax.forms import read_form
+from mohamjax.forms import read_form, refuse_misspelt
 from mohamjax.io.entries import Entry, Place, entries_of, sound_entries, without_entries
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
 from mohamjax.io.formats import FLUID_FORMAT, JOB_TABLE_FORMAT
 from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
 from mohamjax.jobs.table import JobTable, evaluate_table
+from mohamjax.reader import suggestion
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.fluid import DONE, REASONS, Timeline, predecessor_bits, simulate, split_resources
@@ -418,6 +419,9 @@ def _goals(rows: abc.Sequence[JobForm], top: Place) -> dict[str, Any]:
     }
 
 
+_ORDER_KEYS = frozenset(OrderForm.__struct_fields__)
+
+
 class TableSchedules:
     """Reads schedules over one job table.
 
@@ -444,7 +448,9 @@ class TableSchedules:
 
     def _sound(self, value: object) -> tuple[np.ndarray, np.ndarray] | None:
         """A schedule of numbers whose order is topological; None for any other, sound or not."""
-        rows = [value.get(key) for key in ("order", "accelerator")] if isinstance(value, dict) else [None]
+        if not isinstance(value, dict) or not value.keys() <= _ORDER_KEYS:
+            return None
+        rows = [value.get(key) for key in ("order", "accelerator")]
         count = len(self.table.jobs)
         if any(not isinstance(row, list) or len(row) != count or set(map(type, row)) != {int} for row in rows):
             return None
@@ -460,19 +466,36 @@ class TableSchedules:
 
     def _checked(self, value: object, at: Place) -> tuple[np.ndarray, np.ndarray]:
         """As `read`, of any schedule."""
+        refuse_misspelt(value, OrderForm, file=at.file, where=at.path)
         form, table, jobs = at.form(value, OrderForm), self.table, self._jobs
-        for key in ("accelerator", "order"):
-            at.at(key).check_length(getattr(form, key), len(jobs), "job")
-        assignment = at.at("accelerator").numbers(form.accelerator, self._accelerators, "accelerator")
+        own = at.at("accelerator")
+        keys, named = self._assigned(form.accelerator, own)
+        own.check_length(named, len(jobs), "job")
+        at.at("order").check_length(form.order, len(jobs), "job")
+        assignment = own.numbers(named, self._accelerators, "accelerator", keys)
         for j, a in enumerate(assignment):
             if not math.isfinite(table.duration[j, a]):
                 able = [n for n, d in zip(table.accelerators, table.duration[j], strict=True) if math.isfinite(d)]
                 told = f"job {table.jobs[j]!r} cannot run on {table.accelerators[a]!r}"
-                raise at.at(f"accelerator[{j}]").error(told, f"choose {' or '.join(able)}")
+                raise own.entry(keys[j]).error(told, f"choose {' or '.join(able)}")
         order = at.at("order").numbers(form.order, jobs, "job")
         at.at("order").check_order(order)
         _check_order(at.at("order"), order, assignment, table.predecessors)
         return np.asarray(order, np.int32), np.asarray(assignment, np.int32)
+
+    def _assigned(
+        self, given: Sequence[int | str] | abc.Mapping[str, int | str], at: Place
+    ) -> tuple[Sequence[int | str], Sequence[int | str]]:
+        """Keys of the accelerators of a schedule in its file, and what stands there, in the order of the jobs."""
+        if not isinstance(given, abc.Mapping):
+            return range(len(given)), given
+        for name in given:
+            if name not in self._jobs:
+                raise at.at(name).error(f"there is no job {name!r}", suggestion(name, list(self._jobs), "the jobs are"))
+        lost = next((name for name in self._jobs if name not in given), None)
+        if lost is not None:
+            raise at.error(f"does not say where job {lost!r} runs", "name an accelerator for every job")
+        return list(self._jobs), [given[name] for name in self._jobs]
 
 
 Placed: TypeAlias = tuple[np.ndarray, np.ndarray]
