@@ -275,7 +275,7 @@ def _bad_mappings():
         (change(temporal={(4, k): -64, (3, k): -1}), "K multiply"),
         (change(temporal={(4, p): 1, (0, p): 8}), "factor 8 of P is above"),
         (change(temporal={(4, k): 1}, spatial={(0, 3, k): 32, (1, 3, k): 2}), "X factors 32 exceed the fanout 14"),
-        (change(temporal={(4, k): 1, (0, k): 64}), "exceed the capacity"),
+        (change(temporal={(4, k): 1, (0, k): 64}), "take 64 words, and the capacity is 32"),
         (change(temporal={(4, c): 1, (4, p): 1, (3, c): 64, (3, p): 8}), "loop order"),
     ]
 

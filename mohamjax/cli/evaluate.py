@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mohamjax.cli import options, spread, what_if
-from mohamjax.cli.inputs import technology_of, warn_of_slow_buffers
+from mohamjax.cli.inputs import technology_of, warn_of_other_memory, warn_of_slow_buffers
 from mohamjax.cli.options import refuse
-from mohamjax.cli.outputs import probe, tell_export, write
+from mohamjax.cli.outputs import probe, rows_text, tell_export, write, written_as
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
@@ -34,7 +34,30 @@ def add_parser(verbs: options.Verbs) -> None:
 
 def _add_mappings(kinds: options.Verbs) -> None:
     """Adds the kind `mappings` and its options."""
-    mappings = kinds.add_parser("mappings", help="loop nests on given architectures, as Timeloop counts them")
+    mappings = kinds.add_parser(
+        "mappings", help="loop nests on templates, or on given architectures as Timeloop counts them"
+    )
+    mappings.add_argument(
+        "file",
+        nargs="*",
+        help="files of the format mappings/1, such as `map --out` writes (JSON), with loop nests of yours: a row each",
+    )
+    mappings.add_argument(
+        "--template",
+        "--templates",
+        dest="templates",
+        metavar="NAME|FILE,...",
+        help="with such files: templates of your own that they name, separated by commas (packaged ones are known)",
+    )
+    mappings.add_argument(
+        "--technology", metavar="NAME|FILE", help="with such files: energy and area tables (default: 45nm)"
+    )
+    mappings.add_argument(
+        "--package",
+        metavar="FILE",
+        help="with such files: package parameters (YAML), of which the off-chip memory and the memory interface count "
+        "(default: the memory that templates name, and an interface of 4 GB/s)",
+    )
     mappings.add_argument(
         "--architectures", metavar="FILE", help="architectures with their energies [pJ] and areas [um^2] (JSON)"
     )
@@ -49,7 +72,6 @@ def _add_mappings(kinds: options.Verbs) -> None:
     mappings.add_argument(
         "--links",
         choices=("on", "off"),
-        default="on",
         help="count what neighbours hand on to each other where an architecture has such links (default on)",
     )
     mappings.add_argument(
@@ -70,7 +92,11 @@ def _add_mappings(kinds: options.Verbs) -> None:
         action="store_true",
         help="exit code 2 where any mapping is refused or cannot be read (default: only where none can be read)",
     )
-    options.add_common(mappings, "predictions (.jsonl); - for standard output, the default", inner=True)
+    options.add_common(
+        mappings,
+        "rows of such files (.csv, .json, .jsonl), or predictions (.jsonl); - for standard output, the default",
+        inner=True,
+    )
 
 
 def _add_schedules(kinds: options.Verbs) -> None:
@@ -245,31 +271,73 @@ def _evaluate_mappings(arguments: argparse.Namespace, terminal: Terminal) -> int
     from mohamjax.io.samples import evaluate_samples
 
     options = {
-        "links": arguments.links == "on",
+        "links": arguments.links != "off",
         "first_fills": arguments.first_fills,
         "float32": arguments.float32,
         "explain": arguments.explain,
     }
-    out = arguments.out or "-"
     pair = (arguments.architectures, arguments.samples)
+    if arguments.file:
+        return _evaluate_nests(arguments, terminal)
+    own = {name: getattr(arguments, name) for name in ("templates", "technology", "package")}
+    refuse("is for files of the format mappings/1", "name one, or leave it out", **own)
     if arguments.timeloop is not None:
         if pair != (None, None):
             raise InputError(
                 "stands in the place of --architectures and --samples", item="--timeloop", remedy="give either"
             )
-        probe(arguments.out)
-        with terminal.waiting("evaluating the mappings"):
-            summary = evaluate_timeloop(arguments.timeloop, out, **options)
     elif None in pair:
         raise InputError(
-            "nothing to evaluate", item="evaluate mappings", remedy="give --architectures and --samples, or --timeloop"
+            "nothing to evaluate",
+            item="evaluate mappings",
+            remedy="name files of the format mappings/1, or give --architectures and --samples, or --timeloop",
         )
+    written_as(arguments.out, "jsonl")
+    probe(arguments.out)
+    out = arguments.out or "-"
+    if arguments.timeloop is not None:
+        with terminal.waiting("evaluating the mappings"):
+            summary = evaluate_timeloop(arguments.timeloop, out, **options)
     else:
-        probe(arguments.out)
         with terminal.waiting(f"evaluating {arguments.samples}"):
             summary = evaluate_samples(*pair, out, **options)
     print(json.dumps(summary), file=sys.stderr)
-    return _exit_code(arguments, summary["samples"], summary["accepted"])
+    return _exit_code(arguments, int(summary["samples"]), int(summary["accepted"]))
+
+
+def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """The loop nests of `mappings/1` files, on templates."""
+    from mohamjax.hardware import load_package, load_templates
+    from mohamjax.io import evaluate_nests
+
+    others = ("architectures", "samples", "timeloop", "first_fills", "explain")
+    own = {name: getattr(arguments, name) for name in others} | {"links": arguments.links}
+    refuse("is for other inputs than files of the format mappings/1", "give either", **own)
+    ending = written_as(arguments.out, "csv", "json", "jsonl")
+    probe(arguments.out)
+    templates = load_templates(arguments.templates.split(",")) if arguments.templates else ()
+    package = None if arguments.package is None else load_package(arguments.package)
+    if package is not None:
+        warn_of_other_memory(templates, package)
+    broken: list[str] = []
+    with terminal.waiting(f"evaluating {', '.join(arguments.file)}"):
+        rows = evaluate_nests(
+            arguments.file,
+            templates=templates,
+            technology=technology_of(arguments),
+            package=package,
+            float32=arguments.float32,
+            complain=broken.append,
+        )
+    if not rows:
+        raise InputError("holds no loop nests", file=arguments.file[0], remedy="list them under `sets`")
+    _tell_broken([options.as_options(text) for text in broken])
+    for row in rows:
+        row["reason"] = options.as_options(row["reason"])
+    write(arguments.out, rows_text(rows, ending, {"format": "nest-costs/1"}, "nests"))
+    valid = sum(row["valid"] for row in rows)
+    print(f"{plural(len(rows), 'loop nest')}, {valid} valid", file=sys.stderr)
+    return _exit_code(arguments, len(rows), valid)
 
 
 def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections import abc
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mohamjax.cli.interrupts import STOPPED
@@ -30,6 +31,47 @@ def probe(path: str | None, item: str = "--out") -> None:
         if found(target, folder=True):
             raise InputError("is a folder", file=path, item=item, remedy="name a file")
         prepare_folder(target.parent, item)
+
+
+_NAMED = ("csv", "json", "jsonl", "npz", "gz")
+"""Endings of names that say how a file is written."""
+
+
+def written_as(path: str | None, *known: str, item: str = "--out") -> str:
+    """How a result is written: as the name of its file says, and where that says nothing as the first of `known`.
+
+    Args:
+        path: the file; None and `-` are standard output.
+        known: endings, without the dot, of what the command can write.
+        item: the option that names the file.
+
+    Raises:
+        InputError: the name says something else.
+    """
+    ending = pathlib.PurePath(path or "-").suffix.lower().removeprefix(".")
+    asked = ending if ending in _NAMED else known[0]
+    if asked not in known:
+        *others, last = [f".{one}" for one in known]
+        several = f"{', '.join(others)} or {last}" if others else last
+        told = f"cannot be written as .{asked} here"
+        raise InputError(told, file=path, item=item, remedy=f"name a file that ends in {several}")
+    return asked
+
+
+def rows_text(rows: Sequence[abc.Mapping[str, object]], ending: str, head: abc.Mapping[str, object], key: str) -> str:
+    """Rows as CSV, as JSON lines, or as a JSON document.
+
+    Args:
+        rows: one at least, all with the same columns.
+        ending: `csv`, `jsonl` or `json`.
+        head: what the document holds before the rows.
+        key: under which it has them.
+    """
+    from mohamjax.io import csv_text, dump_json
+
+    if ending == "csv":
+        return csv_text(rows)
+    return "".join(map(dump_json, rows)) if ending == "jsonl" else dump_json({**head, key: list(rows)})
 
 
 def write(path: str | None, text: str) -> None:

@@ -25,6 +25,7 @@ from mohamjax.io.designs import (
 )
 from mohamjax.io.files import (
     check_format,
+    csv_text,
     dump_json,
     locked_folder,
     prepare_folder,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
     from mohamjax.io.job_transfer import read_transfer, write_transfer
     from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
+    from mohamjax.io.nest_costs import NestRow, evaluate_nests
     from mohamjax.io.results import front_csv, front_rows, read_certificate, write_front_files
     from mohamjax.io.robust import package_rows, price_rows, read_comparisons, robust_rows, write_robust_results
     from mohamjax.io.schedules import evaluate_schedules
@@ -67,16 +69,19 @@ __all__ = [
     "DesignRow",
     "Inputs",
     "MappingCache",
+    "NestRow",
     "TimeloopExport",
     "TimeloopInput",
     "best_nests",
     "cache_folder",
     "check_format",
     "choose_designs",
+    "csv_text",
     "designs_document",
     "dump_json",
     "evaluate_designs",
     "evaluate_files",
+    "evaluate_nests",
     "evaluate_schedules",
     "evaluate_timeloop",
     "evaluation_csv",
@@ -128,6 +133,7 @@ _LATE = {
     "checkpoint": ("CheckpointFile", "read_checkpoint", "write_checkpoint"),
     "job_transfer": ("read_transfer", "write_transfer"),
     "mappings": ("MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"),
+    "nest_costs": ("NestRow", "evaluate_nests"),
     "results": ("HISTORY_COLUMNS", "front_csv", "front_rows", "read_certificate", "write_front_files"),
     "robust": ("package_rows", "price_rows", "read_comparisons", "robust_rows", "write_robust_results"),
     "schedules": ("evaluate_schedules",),

@@ -200,7 +200,7 @@ class _Given:
         primes = prime_slots([unique])
         kind = self.templates[template]
         space = pair_space(unique, kind, machine, (self.levels, primes, kind.bypasses), padding=padding)
-        encode(mapping, space, source=place.file, item=place.item)
+        encode(mapping, space, source=place.file, item=place.item, level_names=kind.level_names)
         self.found.setdefault((layer, template), []).append(mapping)
 
     def json(self, path: pathlib.Path) -> None:

@@ -161,7 +161,8 @@ class NestStore:
             raise InputError(f"template {kind.name} does not run layers of type {layer.type}", item=item, remedy=remedy)
         padded = zip(layer.shape.bounds, self._padded[nest].tolist(), strict=True)
         bounds = tuple((own, more) if more > own else (own,) for own, more in padded)
-        encode(take(self._nests, nest), self._space(unique, self.owner[nest], bounds), item=item)
+        space = self._space(unique, self.owner[nest], bounds)
+        encode(take(self._nests, nest), space, item=item, level_names=kind.level_names)
 
     def place(self, nest: int, unique: int, item: str) -> int:
         """Index of a nest in the set of the unique layer and the nest's template.

@@ -237,7 +237,7 @@ def evaluate_timeloop(
     first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
-) -> dict[str, object]:
+) -> dict[str, float]:
     """Predicts the mappings of Timeloop YAML files.
 
     Args:

@@ -320,10 +320,14 @@ def tile_words(extent: Array, space: MapSpace) -> Array:
     return jnp.stack(tensor_words([extent[..., d] for d in ALL], stride, dilation), axis=-1)
 
 
+def kept_words(extent: Array, space: MapSpace) -> Array:
+    """Words of all tiles that a level keeps: `[..., L]` float from extents `[..., L, D]`."""
+    return jnp.sum(jnp.where(space.constraints.keep, tile_words(extent, space), 0), axis=-1)
+
+
 def overflows(extent: Array, space: MapSpace) -> Array:
     """Levels whose kept tiles exceed the capacity: `[..., L]` bool from extents `[..., L, D]`."""
-    used = jnp.sum(jnp.where(space.constraints.keep, tile_words(extent, space), 0), axis=-1)
-    return used > space.capacity
+    return kept_words(extent, space) > space.capacity
 
 
 @record
@@ -518,13 +522,20 @@ def decode(genes: MappingGenes, space: MapSpace) -> Mapping:
 
 
 @jit_o1
-def _overflows_of(genes: MappingGenes, space: MapSpace) -> Array:
-    """Which buffers the tiles of a mapping exceed: one program for all problems of a size."""
+def _words_of(genes: MappingGenes, space: MapSpace) -> Array:
+    """Words that the levels keep of the tiles of a mapping: one program for all problems of a size."""
     space = own_space(genes, space)
-    return overflows(extents(genes.slot, space), space)
+    return kept_words(extents(genes.slot, space), space)
 
 
-def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: object = None) -> MappingGenes:
+def encode(
+    mapping: Mapping,
+    space: MapSpace,
+    *,
+    source: object = None,
+    item: object = None,
+    level_names: Sequence[str] = (),
+) -> MappingGenes:
     """Genes of a given mapping, e.g. a user's; numpy, not jittable.
 
     Args:
@@ -532,12 +543,14 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
         space: one problem.
         source: file that the mapping came from, for messages.
         item: which mapping of the file it is, for messages.
+        level_names: of the template, innermost first, for messages; default their numbers.
 
     Raises:
         InputError: wrong factors, or the mapping leaves the template's constraints, fanouts or capacities.
     """
     fail = functools.partial(InputError, file=source, item=item)
     levels, dims = space.constraints.temporal_max.shape
+    called = [f"level {name}" for name in (*level_names, *range(len(level_names), levels))]
     factors = np.concatenate([np.asarray(mapping.temporal)[None], np.asarray(mapping.spatial)]).astype(np.int64)
     orders = np.concatenate([np.asarray(mapping.order)[None], np.asarray(mapping.spatial_order)]).astype(np.int32)
     names = ("temporal", "X", "Y")
@@ -564,13 +577,13 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
             row = factors[axis, level]
             for d in np.flatnonzero(row > limit[axis, level]):
                 raise fail(
-                    f"level {level}: the {names[axis]} factor {row[d]} of {DIMS[d]} is above the template's "
+                    f"{called[level]}: the {names[axis]} factor {row[d]} of {DIMS[d]} is above the template's "
                     f"limit {limit[axis, level, d]}",
                     remedy="lower it",
                 )
             if math.prod(int(f) for f in row) > fanout[axis, level]:
                 raise fail(
-                    f"level {level}: the {names[axis]} factors {math.prod(int(f) for f in row)} exceed the fanout "
+                    f"{called[level]}: the {names[axis]} factors {math.prod(int(f) for f in row)} exceed the fanout "
                     f"{fanout[axis, level]:g}",
                     remedy="lower them",
                 )
@@ -580,12 +593,13 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
         if [d for d in genes.order[level] if loops[d]] != [d for d in orders[0, level] if loops[d]]:
             named = [DIMS[d] for d in np.asarray(space.constraints.order)[level] if d >= 0]
             raise fail(
-                f"level {level}: the loop order differs from the one that the template prescribes",
+                f"{called[level]}: the loop order differs from the one that the template prescribes",
                 remedy=f"innermost first: {' '.join(named)}",
             )
-    over = np.asarray(_overflows_of(genes, space))
-    if over.any():
-        raise fail(f"level {np.flatnonzero(over)[0]}: the tiles exceed the capacity", remedy="lower the factors")
+    words = np.asarray(_words_of(genes, space))
+    for level in np.flatnonzero(words > space.capacity):
+        told = f"the tiles take {words[level]:.0f} words, and the capacity is {space.capacity[level]:.0f}"
+        raise fail(f"{called[level]}: {told}", remedy="lower the factors of this level or of those inside it")
     return genes
 
 

@@ -1,0 +1,250 @@
+"""Loop nests of `mappings/1` files, evaluated: a row for each.
+
+What a file says of costs is not read. Every set names its template and the shape of its layer, so that networks are not
+needed. A nest that breaks a rule of its template, or that cannot be read, is a row with its reason; so is a file of
+several that cannot be read.
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from collections import abc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypedDict
+
+import jax
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.forms import read_form
+from mohamjax.hardware import (
+    PackageParameters,
+    Technology,
+    Template,
+    load_technology,
+    load_template,
+    named_templates,
+    with_memory,
+)
+from mohamjax.io.design_rows import DesignRules
+from mohamjax.io.entries import without_entries
+from mohamjax.io.files import check_format, read_json, uncollected
+from mohamjax.io.forms import MappingSetForm, MappingsForm
+from mohamjax.io.mappings import MAPPINGS_FORMAT
+from mohamjax.mapping.space import stacked_layers
+from mohamjax.mapping.tables import tabulate
+from mohamjax.reader import suggestion
+from mohamjax.runtime.struct import cast
+from mohamjax.schedule.batch import in_precision
+from mohamjax.schedule.bounds import isolated_cycles
+from mohamjax.schedule.setup import Setup
+from mohamjax.workload import ApplicationModel, Layer, Network, UniqueLayer, WorkloadShape
+
+
+class NestRow(TypedDict):
+    """A loop nest and its costs, None where it has none.
+
+    Attributes:
+        file: where it stands.
+        id: its `id` or `name`, else its place in the file.
+        layer: what its set calls the layer.
+        template: of its set.
+        latency_cycles: without an off-chip limit.
+        latency_interface_cycles: of the layer alone behind a memory interface of the package.
+        energy_pJ: on the hardware that the nest needs itself.
+        area_um2: of that hardware.
+        offchip_bytes: read from and written to the memory.
+        macs_per_cycle: multiply-accumulates of the layer's own bounds over `latency_cycles`.
+        utilisation: `macs_per_cycle` over the MACs of the template at its largest size.
+        valid: 1, or 0 where it has no costs.
+        reason: why it has none.
+    """
+
+    file: str
+    id: str
+    layer: str
+    template: str
+    latency_cycles: float | None
+    latency_interface_cycles: float | None
+    energy_pJ: float | None
+    area_um2: float | None
+    offchip_bytes: float | None
+    macs_per_cycle: float | None
+    utilisation: float | None
+    valid: int
+    reason: str
+
+
+NEST_COLUMNS = tuple(NestRow.__annotations__)
+
+
+class _Written(NamedTuple):
+    """A loop nest as it stands in a file, or what stands in its place.
+
+    Attributes:
+        row: what is known of it.
+        item: its place, for complaints.
+        nest: as JSON has it, with its template; None where its set or file is broken.
+        unique: its layer.
+    """
+
+    row: NestRow
+    item: str
+    nest: dict[str, Any] | None = None
+    unique: UniqueLayer | None = None
+
+
+def _row(file: object, name: str, layer: str = "", template: str = "", reason: str = "") -> NestRow:
+    row: Any = dict.fromkeys(NEST_COLUMNS)
+    row |= {"file": str(file), "id": name, "layer": layer, "template": template, "valid": 0, "reason": reason}
+    return row
+
+
+def evaluate_nests(
+    paths: Sequence[str | pathlib.Path],
+    *,
+    templates: Sequence[Template] = (),
+    technology: Technology | None = None,
+    package: PackageParameters | None = None,
+    float32: bool = False,
+    complain: Callable[[str], None] | None = None,
+) -> list[NestRow]:
+    """Evaluates the loop nests of files of format `mappings/1`, each on its own minimal hardware.
+
+    Args:
+        paths: one file or several.
+        templates: those that the files may name beside the packaged ones, or in their places.
+        technology: energy and area tables; default the packaged ones.
+        package: off-chip memory, and the interface behind which latencies are also told; default the memory that
+            templates name, and an interface of 4 bytes per cycle.
+        float32: compute in single precision instead of double.
+        complain: called with one line for every nest and file that has no costs.
+
+    Returns:
+        A row for each nest in the order of the files.
+
+    Raises:
+        InputError: none of the files can be read.
+    """
+    known: dict[str, Template | None] = dict.fromkeys(named_templates())
+    known |= {template.name: template for template in templates}
+    written: list[_Written] = []
+    broken: list[InputError] = []
+    for path in paths:
+        try:
+            written += _of_file(pathlib.Path(path), known)
+        except InputError as error:
+            broken.append(error)
+            written.append(_Written(_row(path, "", reason=error.reason), ""))
+    if len(broken) == len(paths):
+        raise broken[0]
+    used = list(dict.fromkeys(one.nest["template"] for one in written if one.nest is not None))
+    if used:
+        own = [known[name] or load_template(name) for name in used]
+        own = tuple(own) if package is None else with_memory(own, package.memory)
+        _evaluate(
+            [one for one in written if one.nest is not None],
+            own,
+            load_technology() if technology is None else technology,
+            PackageParameters() if package is None else package,
+            np.dtype(np.float32 if float32 else np.float64),
+        )
+    if complain is not None:
+        for one in written:
+            if one.row["reason"]:
+                complain(f"{one.row['file']}: {one.row['reason']}")
+    return [one.row for one in written]
+
+
+def _of_file(path: pathlib.Path, known: abc.Mapping[str, Template | None]) -> list[_Written]:
+    """The nests of a file; raises InputError where it cannot be read as a whole."""
+    with uncollected():
+        document = read_json(path)
+    check_format(document, (MAPPINGS_FORMAT,), path)
+    read_form(without_entries(document, "sets"), MappingsForm, file=path)
+    return [one for n, entry in enumerate(document["sets"]) for one in _of_set(path, f"sets[{n}]", entry, known)]
+
+
+def _of_set(
+    path: pathlib.Path, item: str, entry: object, known: abc.Mapping[str, Template | None]
+) -> Iterator[_Written]:
+    """The nests of a set; where it is broken, each with that reason."""
+    own: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    layer, template = (str(own.get(key, "")) for key in ("layer", "template"))
+    nests = own["mappings"] if isinstance(own.get("mappings"), list) else []
+    unique, fault = None, ""
+    try:
+        form = read_form(without_entries(own, "mappings") if own else entry, MappingSetForm, file=path, where=item)
+        if form.template not in known:
+            remedy = f"{suggestion(form.template, list(known))} Or give the file of yours as the argument `templates`"
+            told = f"there is no template {form.template!r}"
+            raise InputError(told, file=path, item=f"{item}.template", remedy=remedy)
+        bounds = {name: getattr(form.bounds, name) for name in form.bounds.__struct_fields__}
+        unique = UniqueLayer(form.type, WorkloadShape(**bounds, stride=form.stride, dilation=form.dilation))
+    except InputError as error:
+        fault = error.reason
+        if not nests:
+            yield _Written(_row(path, item, layer, template, fault), item)
+    for m, nest in enumerate(nests):
+        place = f"{item}.mappings[{m}]"
+        stated = [nest.get(key) for key in ("id", "name")] if isinstance(nest, dict) else []
+        name = next((str(one) for one in stated if isinstance(one, str | int)), place)
+        row = _row(path, name, layer, template, fault)
+        if unique is not None and not isinstance(nest, dict):
+            row["reason"] = f"{place}: is no loop nest; write `levels`, a list of its levels"
+        sound = unique is not None and isinstance(nest, dict)
+        yield _Written(row, place, {**nest, "template": template} if sound else None, unique)
+
+
+def _evaluate(
+    written: Sequence[_Written],
+    templates: tuple[Template, ...],
+    technology: Technology,
+    package: PackageParameters,
+    dtype: np.dtype,
+) -> None:
+    """Fills the rows of nests in."""
+    layers = list(dict.fromkeys(one.unique for one in written if one.unique is not None))
+    number = {unique: u for u, unique in enumerate(layers)}
+    listed = tuple(Layer(str(u), unique.type, unique.type, unique.shape) for u, unique in enumerate(layers))
+    setup = Setup(ApplicationModel("mappings", (Network("mappings", listed),)), templates, technology, package)
+    store = DesignRules(setup).store
+    found = store.parse_all([one.nest for one in written])
+    unique_of = [number[one.unique] for one in written if one.unique is not None]
+    store.settle((nest, u) for nest, u in zip(found, unique_of, strict=True) if nest >= 0)
+    places: dict[int, tuple[int, int, int]] = {}
+    for i, (one, nest, u) in enumerate(zip(written, found, unique_of, strict=True)):
+        try:
+            nest = store.parse(one.nest, one.item) if nest < 0 else nest
+            places[i] = u, store.owner[nest], store.place(nest, u, one.item)
+        except InputError as error:
+            one.row["reason"] = error.reason
+    if not places:
+        return
+    mappings, count = store.arrays()
+    with in_precision(dtype):
+        machines = jax.device_get(setup.machines(store.levels, dtype))
+        shapes = stacked_layers(unique.shape for unique in layers)
+        tables = tabulate(shapes, machines, cast(technology, dtype), mappings, count)
+    at = tuple(np.asarray(list(places.values())).T)
+    costs = np.asarray(tables.objectives, float)[at]
+    macs = np.asarray([layers[u].shape.macs for u in at[0]], float)
+    rate = macs / costs[:, 0]
+    columns = {
+        "latency_cycles": costs[:, 0],
+        "latency_interface_cycles": isolated_cycles(tables, package)[at],
+        "energy_pJ": costs[:, 1],
+        "area_um2": costs[:, 2],
+        "offchip_bytes": np.asarray(tables.offchip_bytes, float)[at],
+        "macs_per_cycle": rate,
+        "utilisation": rate / machines.machine.mac_instances[at[1]],
+    }
+    rows = np.stack(list(columns.values()), axis=1)
+    for i, values in zip(places, rows.tolist(), strict=True):
+        sound = all(map(math.isfinite, values))
+        own: Any = {**dict(zip(columns, values, strict=True)), "valid": 1} if sound else {"reason": _TOO_LARGE}
+        written[i].row.update(own)
+
+
+_TOO_LARGE = "its costs are no finite numbers; write smaller sizes"
