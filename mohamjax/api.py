@@ -25,6 +25,7 @@ from mohamjax.hardware import (
 from mohamjax.io import designs as design_files
 from mohamjax.io.checkpoint import CheckpointFile
 from mohamjax.io.design_arrays import write_design_arrays
+from mohamjax.io.documents import read_document
 from mohamjax.io.files import check_format, locked_folder, prepare_folder, read_json
 from mohamjax.io.formats import DESIGNS_FORMAT, FLUID_FORMAT, JOB_TABLE_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.mapping_cache import MappingCache, mapping_cache
@@ -195,7 +196,7 @@ def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | 
         Array([8., 6.], dtype=float32)
     """
     path = os.fspath(path)
-    document = read_json(path)
+    document = read_document(path)
     own = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
     if check_format(document, (*own, FLUID_FORMAT, JOB_TABLE_FORMAT), path) in own:
         return read_designs(path, **options)

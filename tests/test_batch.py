@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import gzip
 import json
 import signal
 import subprocess
@@ -345,10 +346,123 @@ def test_mixed_formats_go_into_one_table(tmp_path, document):
     assert rows[0]["latency_s"] == repr(8 * 1e-9) and "cannot run on 'b'" in rows[2]["reason"]
 
 
+def test_a_table_as_json_lines_says_what_the_one_in_csv_says(tmp_path, document):
+    files = [lines(tmp_path / "jobs.jsonl", TABLE, "schedules"), write(tmp_path / "one.json", document)]
+    command = ["evaluate", "designs", *map(str, files), "--float32", "--out"]
+    for name in ("out.csv", "out.jsonl"):
+        assert main([*command, str(tmp_path / name)]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [{k: "" if v is None else str(v) for k, v in row.items()} for row in rows] == table(tmp_path / "out.csv")
+    assert isinstance(rows[0]["makespan"], float) and rows[0]["valid"] == 1 and rows[0]["area_mm2"] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "name", "told"),
+    [
+        (
+            "designs",
+            "table",
+            "x.json",
+            "cannot be written as .json here; name a file that ends in .csv, .jsonl or .npz",
+        ),
+        ("designs", "one", "x.csv.gz", "cannot be written as .gz here; name a file that ends in .csv, .json or .jsonl"),
+        ("schedules", "one", "x.csv.gz", "ends in .json, .csv or .jsonl"),
+    ],
+)
+def test_a_result_is_refused_that_its_name_says_and_nobody_writes(tmp_path, document, capsys, kind, inputs, name, told):
+    one = str(write(tmp_path / "one.json", document))
+    command = ["evaluate", kind, one, *([one] if inputs == "table" else []), "--out", str(tmp_path / name)]
+    assert main(command) == 2 and told in capsys.readouterr().err
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("kind", ["designs", "schedules"])
+def test_the_name_of_a_result_says_how_it_is_written(tmp_path, document, kind):
+    rows = json.loads(json.dumps(document["designs"][:3]))
+    rows[1]["schedule"][0]["chiplet"] = 99
+    one, outs = write(tmp_path / "one.json", document | {"designs": rows}), {}
+    for ending in ("csv", "json", "jsonl", "txt"):
+        out = tmp_path / f"out.{ending}"
+        assert main(["evaluate", kind, str(one), "--float32", "--out", str(out)]) == 0
+        outs[ending] = out.read_text()
+    told = json.loads(outs["json"])
+    assert told["format"] == "schedule/1" and [row["valid"] for row in told["schedules"]] == [True, False, True]
+    assert [json.loads(line) for line in outs["jsonl"].splitlines()] == told["schedules"]
+    found = list(csv.DictReader(outs["csv"].splitlines()))
+    for row, own in zip(found, told["schedules"], strict=True):
+        assert row["design_id"] == str(own["name"]) and row["reason"] == own["reason"]
+        assert row["latency_s"] == ("" if own["latency_s"] is None else repr(own["latency_s"]))
+    assert outs["txt"] == outs["csv" if kind == "designs" else "json"]  # as without a name that says it
+
+
+def test_schedules_of_jobs_as_csv_and_as_lines(tmp_path, capsys):
+    one, out = write(tmp_path / "jobs.json", TABLE), tmp_path / "out.csv"
+    assert main(["evaluate", "schedules", str(one), "--out", str(out)]) == 0
+    assert list(table(out)[0]) == ["name", "makespan", "energy_J", "reason"]
+    assert [row["makespan"] for row in table(out)] == ["8.0", "6.0", ""]
+    assert main(["evaluate", "schedules", str(one), "--timelines", "--out", str(out)]) == 2
+    assert "--timelines: is a list per schedule, which CSV has no place for" in capsys.readouterr().err
+    assert main(["evaluate", "schedules", str(one), "--timelines", "--out", str(tmp_path / "out.jsonl")]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 and len(rows[0]["start"]) == len(TABLE["jobs"])
+
+
+# ---------------------------------------------------------------- one file of another form
+
+
+def test_what_one_json_file_is_asked_json_lines_and_results_folders_are_asked_too(tmp_path, document, bulk, capsys):
+    few = document | {"designs": [*document["designs"][:2], {"chiplets": 3}]}
+    one, folder = write(tmp_path / "one.json", few), tmp_path / "results"
+    folder.mkdir()
+    (folder / "designs.json").write_bytes(one.read_bytes())
+    (folder / "other.json").write_bytes(one.read_bytes())
+    packed = lines(tmp_path / "lines.jsonl", few)
+    with open(packed, "a") as stream:
+        stream.write('{"broken": ')
+    told = []
+    for path in (one, packed, folder):
+        assert main(["evaluate", "designs", str(path), "--float32", "--explain", "--json"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    assert told[0] == told[1] == told[2]
+    answers = []
+    for path in (one, packed, folder):
+        out = tmp_path / "vary.csv"
+        command = ["--float32", "--vary", "nop.interface_bandwidth=2,4", "--out", str(out)]
+        assert main(["evaluate", "designs", str(path), *command]) == 0
+        answers.append(out.read_text())
+    assert answers[0] == answers[1] == answers[2]
+    capsys.readouterr()
+    assert main(["evaluate", "designs", str(packed), str(one), "--explain"]) == 2
+    assert "--explain: is for one file; name a single JSON, JSON lines or npz file" in capsys.readouterr().err
+    assert main(["evaluate", "designs", str(bulk), "--float32", "--explain", "0", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["designs"]) == 1
+
+
+def test_timelines_of_json_lines_are_those_of_the_json_file(tmp_path, document):
+    sound = TABLE | {"schedules": TABLE["schedules"][:2]}
+    jobs = write(tmp_path / "jobs.json", sound), lines(tmp_path / "jobs.jsonl", sound, "schedules")
+    few = document | {"designs": document["designs"][:2]}
+    designs = write(tmp_path / "few.json", few), lines(tmp_path / "few.jsonl", few)
+    for first, second in (jobs, designs):
+        outs = []
+        for path in (first, second):
+            out = tmp_path / "out.json"
+            assert main(["evaluate", "schedules", str(path), "--timelines", "--float32", "--out", str(out)]) == 0
+            outs.append(json.loads(out.read_text()))
+        assert outs[0] == outs[1] and len(outs[0]["schedules"]) > 1
+    np.testing.assert_array_equal(
+        mj.read_schedules(jobs[0]).arguments["order"], mj.read_schedules(jobs[1]).arguments["order"]
+    )
+    both = tmp_path / "both.jsonl"
+    both.write_text(jobs[1].read_text() + jobs[1].read_text())
+    with pytest.raises(InputError, match="line 4: begins a second document; split the file"):
+        mj.read_schedules(both)
+
+
 # ---------------------------------------------------------------- stopping and going on
 
 
-@pytest.mark.parametrize("suffix", ["csv", "npz"])
+@pytest.mark.parametrize("suffix", ["csv", "npz", "jsonl"])
 def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch, document, bulk, suffix):
     monkeypatch.setattr(batch, "ROWS", 16)
     paths = [lines(tmp_path / "lines.jsonl", document), bulk, write(tmp_path / "designs.json", document)]
@@ -364,7 +478,7 @@ def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch
 
     with pytest.raises(Stop):
         evaluate(paths, out, progress=stop)
-    kept = tmp_path / "out.csv" if suffix == "csv" else tmp_path / "out.npz.partial.csv"
+    kept = tmp_path / (f"out.{suffix}" if suffix != "npz" else "out.npz.partial.csv")
     if suffix == "npz":
         with np.load(out) as arrays:  # stopped in order: what there is is there as arrays
             assert len(arrays["entry"]) == 56
@@ -377,7 +491,7 @@ def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch
         evaluate(paths[:2], out, resume=True)
     summary = evaluate(paths, out, resume=True)
     assert summary.rows == summary.valid == 3 * COUNT and summary.resumed == 56
-    if suffix == "csv":
+    if suffix != "npz":
         assert out.read_text() == whole.read_text()
     else:
         with np.load(out) as one, np.load(whole) as other:
@@ -502,14 +616,22 @@ def test_other_files_of_a_folder_are_passed_over_and_counted(tmp_path, document)
     }
     for name, content in others.items():
         (folder / name).write_text(content)
+    sample = b'{"id": "one", "arch": "toy", "layer": {}, "mapping": {"levels": []}}\n'
+    (folder / "samples.jsonl").write_bytes(sample * 100)
+    (folder / "a/samples.jsonl.gz").write_bytes(gzip.compress(sample * 100, mtime=0))
+    head = (
+        dump_json({"format": "schedule/1"}) + sample.decode()
+    ).encode()  # whatever its lines are, it says its format
+    (folder / "a/lines.jsonl.gz").write_bytes(gzip.compress(head, mtime=0))
     (folder / "cut.json").write_text("")
+    (folder / "cut.jsonl.gz").write_bytes(gzip.compress(head, mtime=0)[:12])
     inputs = find_inputs(folder)
     assert [str(path.relative_to(folder)) for path in inputs.files] == [
-        "a/more/designs.json", "b/designs.json", "cut.json",
+        "a/lines.jsonl.gz", "a/more/designs.json", "b/designs.json", "cut.json", "cut.jsonl.gz",
     ]  # fmt: skip
-    assert inputs.passed_over == len(others)
+    assert inputs.passed_over == len(others) + 2
     summary = evaluate(inputs, tmp_path / "out.csv")
-    assert (summary.valid, summary.rows, summary.passed_over) == (2 * COUNT, 2 * COUNT + 1, len(others))
+    assert (summary.valid, summary.rows, summary.passed_over) == (2 * COUNT, 2 * COUNT + 3, len(others) + 2)
 
 
 def test_a_long_look_at_folders_is_told(tmp_path, document, monkeypatch, capsys):

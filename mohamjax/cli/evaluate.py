@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from mohamjax.cli import options, spread, what_if
 from mohamjax.cli.inputs import technology_of, warn_of_other_memory, warn_of_slow_buffers
 from mohamjax.cli.options import refuse
-from mohamjax.cli.outputs import probe, rows_text, tell_export, write, written_as
+from mohamjax.cli.outputs import probe, tell_export, write, written_as
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
@@ -199,11 +200,30 @@ def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
     spread.add_devices(parser, "spread the blocks of a table of many entries")
 
 
-def _one_file(arguments: argparse.Namespace) -> None:
-    """What is left of an evaluation that is none of many entries: its file, and no options of a batch."""
-    (arguments.file,) = arguments.file
+def _single(arguments: argparse.Namespace, *asked: object) -> bool:
+    """Whether one file is evaluated by itself; `arguments.file` is then that file, and no list.
+
+    JSON lines, arrays and results folders go into a table of entries, unless something is asked for that such a table
+    does not have.
+
+    Args:
+        arguments: of the verb.
+        asked: values of the options for that; None and False are none.
+    """
+    from mohamjax.io import is_batch, one_file
+
+    whole = any(one is not None and one is not False and one != [] for one in asked) or what_if.asked(arguments)
+    paths = [str(one_file(path)) for path in arguments.file] if whole else arguments.file
+    if whole and len(paths) == 1 and not os.path.isdir(paths[0]):
+        batch = is_batch(["one.json"], arguments.out)
+    else:
+        batch = is_batch(paths, arguments.out)
+    if batch or arguments.resume:
+        return False
+    (arguments.file,) = paths
     remedy = "name several files, a folder, or --out TABLE.npz"
     refuse("is for tables of many entries", remedy, devices=arguments.devices)
+    return True
 
 
 def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: object) -> int:
@@ -212,11 +232,12 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
     Args:
         arguments: of the verb.
         terminal: for progress.
-        single: options that are for one JSON file, by name.
+        single: options that are for one file, by name.
     """
     from mohamjax.io import evaluate_files, find_inputs
 
-    refuse("is for one JSON file", "leave it out, or name one file", **single)
+    refuse("is for one file", _ONE_FILE, **single)
+    written_as(arguments.out, "csv", "jsonl", "npz")
     probe(arguments.out)
     technology = technology_of(arguments) if arguments.technology else None
     told = 0
@@ -254,6 +275,8 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
     read = summary.valid + summary.resumed + summary.entries > 0
     return _exit_code(arguments, summary.rows, summary.valid, read)
 
+
+_ONE_FILE = "name a single JSON, JSON lines or npz file or a results folder, without --resume or a table as arrays"
 
 _MOST_TOLD = 20  # broken entries that are told one by one
 
@@ -308,7 +331,7 @@ def _evaluate_mappings(arguments: argparse.Namespace, terminal: Terminal) -> int
 def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """The loop nests of `mappings/1` files, on templates."""
     from mohamjax.hardware import load_package, load_templates
-    from mohamjax.io import evaluate_nests
+    from mohamjax.io import evaluate_nests, rows_text
 
     others = ("architectures", "samples", "timeloop", "first_fills", "explain")
     own = {name: getattr(arguments, name) for name in others} | {"links": arguments.links}
@@ -345,28 +368,31 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
         DESIGNS_FORMAT,
         SCHEDULE_FORMAT,
         check_format,
-        dump_json,
         evaluate_schedules,
-        is_batch,
-        read_json,
-        schedules_document,
+        read_document,
     )
     from mohamjax.io.schedules import SCHEDULE_READERS
 
     what_if.check(arguments, timelines=arguments.timelines)
-    if is_batch(arguments.file, arguments.out) or arguments.resume:
+    if not _single(arguments, arguments.timelines):
         what_if.refuse_beside(arguments)
         return _evaluate_batch(arguments, terminal, timelines=arguments.timelines)
-    _one_file(arguments)
+    ending = written_as(arguments.out, "csv") if what_if.asked(arguments) else ""
+    ending = ending or written_as(arguments.out, "json", "csv", "jsonl")
+    if ending == "csv":
+        refuse("is a list per schedule, which CSV has no place for", "write .json", timelines=arguments.timelines)
     designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
-    if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
+    arrays = arguments.file.endswith(".npz")
+    if arrays or (
+        check_format(read_document(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs
+    ):
         probe(arguments.out)
         technology = technology_of(arguments) if arguments.technology else None
         rows, evaluated = _evaluated(arguments, terminal, technology)
         if what_if.asked(arguments):
             what_if.answer(arguments, terminal, rows, evaluated)
             return _code_of(arguments, rows)
-        write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
+        _write_designs(arguments, rows, evaluated, ending)
         _count_designs(rows)
         return _code_of(arguments, rows)
     given = ("technology", "static_energy", "vary", "sensitivities", "uncertainty")
@@ -380,6 +406,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
             arguments.out or "-",
             float32=arguments.float32,
             timelines=arguments.timelines,
+            ending=ending,
             complain=broken.append,
         )
     _tell_broken(broken)
@@ -387,29 +414,39 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     return _exit_code(arguments, len(broken), 0)
 
 
+def _write_designs(
+    arguments: argparse.Namespace, rows: Sequence[DesignRow], evaluated: Evaluated | None, ending: str
+) -> None:
+    """Writes objectives of the designs of one file as its name says."""
+    from mohamjax.io import evaluation_csv, rows_text, schedules_document
+
+    if ending == "csv":
+        write(arguments.out, evaluation_csv(rows))
+        return
+    told = schedules_document(rows, evaluated, timelines=getattr(arguments, "timelines", False))
+    write(arguments.out, rows_text(told.pop("schedules"), ending, told, "schedules"))
+
+
 def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.io import (
         choose_designs,
-        evaluation_csv,
         explain_designs,
         explanations_text,
-        is_batch,
         prepare_folder,
         write_design_trace,
     )
 
-    if is_batch(arguments.file, arguments.out) or arguments.resume:
+    single = ("explain", "json", "trace", "timeloop", "periods", "periods_out", "design")
+    if not _single(arguments, *(getattr(arguments, name) for name in single)):
         what_if.refuse_beside(arguments)
-        remedy = "name a designs.json; mj.write_results writes one of what a search in Python found"
-        refuse("is for one JSON file", remedy, explain=arguments.explain is not None)
-        single = ("json", "trace", "timeloop", "periods", "periods_out", "design")
-        own = {name: getattr(arguments, name) for name in single}
-        return _evaluate_batch(arguments, terminal, **own)
-    _one_file(arguments)
+        refuse("is for one file", _ONE_FILE, explain=arguments.explain is not None)
+        return _evaluate_batch(arguments, terminal, **{name: getattr(arguments, name) for name in single[1:]})
     if arguments.explain is None:
         refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
     own = {name: getattr(arguments, name) for name in ("trace", "timeloop", "periods", "periods_out")}
     what_if.check(arguments, explain=arguments.explain is not None, **own)
+    ending = written_as(arguments.out, "csv") if what_if.asked(arguments) else ""
+    ending = ending or written_as(arguments.out, "csv", "json", "jsonl")
     if (arguments.periods is None) != (arguments.periods_out is None):
         raise InputError("is half of a pair", item="--periods", remedy="give --periods N and --periods-out FILE")
     technology = technology_of(arguments) if arguments.technology else None
@@ -429,7 +466,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         with terminal.waiting("explaining the designs"):
             told = explain_designs(rows, evaluated, arguments.explain or None)
     if told is None or arguments.out is not None:
-        write(arguments.out, evaluation_csv(rows))
+        _write_designs(arguments, rows, evaluated, ending)
     if told is not None:
         # Who asks for an explanation and names no file for the table wants the explanation alone.
         stream = sys.stderr if arguments.out == "-" else sys.stdout

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import sys
-from collections import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mohamjax.cli.interrupts import STOPPED
@@ -56,22 +55,6 @@ def written_as(path: str | None, *known: str, item: str = "--out") -> str:
         told = f"cannot be written as .{asked} here"
         raise InputError(told, file=path, item=item, remedy=f"name a file that ends in {several}")
     return asked
-
-
-def rows_text(rows: Sequence[abc.Mapping[str, object]], ending: str, head: abc.Mapping[str, object], key: str) -> str:
-    """Rows as CSV, as JSON lines, or as a JSON document.
-
-    Args:
-        rows: one at least, all with the same columns.
-        ending: `csv`, `jsonl` or `json`.
-        head: what the document holds before the rows.
-        key: under which it has them.
-    """
-    from mohamjax.io import csv_text, dump_json
-
-    if ending == "csv":
-        return csv_text(rows)
-    return "".join(map(dump_json, rows)) if ending == "jsonl" else dump_json({**head, key: list(rows)})
 
 
 def write(path: str | None, text: str) -> None:

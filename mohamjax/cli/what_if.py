@@ -121,8 +121,8 @@ def check(arguments: argparse.Namespace, **others: object) -> None:
 def refuse_beside(arguments: argparse.Namespace) -> None:
     """Complains about a question beside inputs that go into one table of all; raises InputError."""
     own = {name: getattr(arguments, name) for name in ("vary", "sensitivities", "uncertainty", "samples", "figures")}
-    told = "does not go with several files, folders, JSON lines, arrays, --resume, or a table as arrays"
-    refuse(told, "ask about one JSON file, with a CSV file for its answer", **own)
+    told = "does not go with several files, folders of them, --resume, or a table as arrays"
+    refuse(told, "ask about one file or results folder, with a CSV file for its answer", **own)
 
 
 def answer(

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gzip
 import os
 import pathlib
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -25,9 +27,10 @@ from mohamjax.hardware import Technology, as_technology, technology_hash
 from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.designs_reader import header_rows, read_header
+from mohamjax.io.documents import added_nests, no_format
 from mohamjax.io.entries import Place, identified
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, FLUID_FORMAT, JOB_TABLE_FORMAT, SCHEDULE_FORMAT, SUFFIXES
+from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_TABLE_FORMAT, SCHEDULE_FORMAT, SUFFIXES
 from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.nests import NestList
 from mohamjax.io.result_stream import NUMBERS, ResultStream
@@ -49,7 +52,7 @@ from mohamjax.schedule.setup import Setup
 
 ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
-_FORMATS = (*_DESIGNS, FLUID_FORMAT, JOB_TABLE_FORMAT)
+_FORMATS = tuple(ENTRIES)
 _HEAD = 1 << 12  # bytes at the beginning of a file that are looked at to know whether it is evaluated
 _NO_VALUES = (np.nan,) * len(NUMBERS)
 
@@ -294,10 +297,9 @@ class _Sources:
                 read_header(document, path, technology=self.technology, static_energy=self.static_energy)
             )
             nests = NestList(document["mappings"], problem.rules.store)
-            key = "schedules" if name == SCHEDULE_FORMAT else "designs"
-            rows = header_rows(document, path) if lines is None or key in document else []
+            rows = header_rows(document, path) if lines is None or ENTRIES[name] in document else []
             return rows, lambda row, _: (problem, (row, nests))
-        key = "cases" if name == FLUID_FORMAT else "schedules"
+        key = ENTRIES[name]
         rows = document.get(key, ... if lines is None else [])
         if not isinstance(rows, list):
             told = "the key is missing" if rows is ... else "is no list"
@@ -349,14 +351,10 @@ class _Sources:
                 at += 1
                 continue
             if make is None:
-                raise InputError(
-                    "says no format, and no line before it does",
-                    file=path,
-                    item=f"line {number}",
-                    remedy=f"begin with a line of format {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}",
-                )
-            if nests is not None and isinstance(row, dict) and row.keys() == {"mappings"}:
-                nests.extend(row["mappings"] if isinstance(row["mappings"], list) else [row["mappings"]])
+                raise no_format(path, number)
+            more = None if nests is None else added_nests(row)
+            if nests is not None and more is not None:
+                nests.extend(more)
                 continue
             for one in self._named(file, [row], make, at, places):
                 yield dataclasses.replace(one, share=min(1.0, seen / size))
@@ -434,12 +432,15 @@ def _ours(path: str) -> bool:
     if path.endswith(".npz"):
         return is_design_arrays(path)
     try:
-        with open(path, "rb") as stream:
+        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as stream:
             head = stream.read(_HEAD)
-    except OSError:
+    except (OSError, EOFError, zlib.error):
         return True
-    if not path.endswith(".json"):
-        return True
+    if not path.endswith(".json") and head.strip():
+        first, ended, _ = head.lstrip().partition(b"\n")  # says the format, or is no line of ours
+        if b'"format"' not in first and b"\0" not in first:
+            return not ended and len(head) == _HEAD
+        head = first
     # The key stands first in all that we write; where it does not, the file must be read to know. One that is no longer
     # than what was looked at, and is text without the key, is something else.
     if b'"format"' not in head:
@@ -468,8 +469,9 @@ def evaluate_files(
         paths: files and folders: `schedule/1`, `designs/1`, `job-table/1`, `fluid-schedule/1` as JSON or JSON lines,
             and `design-arrays/1`. Of a folder all files of these formats, also in folders below, by name. Or
             what `find_inputs` found of them.
-        out: CSV or npz file with the columns `file, entry, design_id, latency_s, energy_J, area_mm2, makespan, valid,
-            reason`; default standard output. `makespan` is in the time unit of a job table or a case.
+        out: CSV, JSON lines (`.jsonl`) or npz file with the columns `file, entry, design_id, latency_s, energy_J,
+            area_mm2, makespan, valid, reason`; default standard output. `makespan` is in the time unit of a job table
+            or a case.
         technology: energy and area tables, or a name or file, which must be those of the files; default the packaged
             ones that are.
         static_energy: count leakage, also where the files do not.

@@ -299,7 +299,7 @@ def choose_designs(
 
 def schedules_document(
     rows: Sequence[DesignRow], evaluated: Evaluated | None, *, timelines: bool = False
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """The rows of `evaluate_designs` as JSON (docs/formats.md).
 
     Args:

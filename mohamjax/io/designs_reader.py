@@ -27,9 +27,10 @@ from mohamjax.hardware import (
     with_memory,
 )
 from mohamjax.io.design_rows import DesignRules, read_rows
+from mohamjax.io.documents import one_file, read_document
 from mohamjax.io.entries import identified
-from mohamjax.io.files import check_format, read_json, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, JOB_FORMATS, SCHEDULE_FORMAT
+from mohamjax.io.files import check_format, uncollected
+from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_FORMATS, SCHEDULE_FORMAT
 from mohamjax.io.forms import DESIGN_PARTS, DesignsForm, NetworkForm, SchedulesForm
 from mohamjax.io.nests import NestList
 from mohamjax.reader import found
@@ -154,7 +155,7 @@ def read_header(
     Raises:
         InputError: something in it breaks the format, or it was made with another technology.
     """
-    listed = _listed(document)
+    listed = ENTRIES[str(document["format"])]
     head = {listed: [], **document}  # the head of JSON lines has no designs
     head |= {key: [] for key in (listed, "mappings") if isinstance(head.get(key), list)}
     written = document["format"] == SCHEDULE_FORMAT
@@ -168,14 +169,9 @@ def read_header(
     return Setup(application, templates, technology, package)
 
 
-def _listed(document: abc.Mapping[str, object]) -> str:
-    """The key of the designs of a document."""
-    return "schedules" if document["format"] == SCHEDULE_FORMAT else "designs"
-
-
 def header_rows(document: abc.Mapping[str, Any], path: object) -> list[Any]:
     """The designs of a document that `read_header` has read, as they are written; raises InputError without them."""
-    key = _listed(document)
+    key = ENTRIES[document["format"]]
     if key not in document:
         raise InputError("is missing", file=path, item=key, remedy=f"add `{key}: ...`")
     return document[key]
@@ -188,15 +184,15 @@ def read_designs(
     """Reads and checks a `designs/1` or `schedule/1` file; a broken design keeps its place with the reason.
 
     Args:
-        path: the file.
+        path: the file: JSON, JSON lines, or a results folder, which stands for its `designs.json`.
         technology: energy and area tables, which must be those of the file; default the packaged ones that are.
         static_energy: count leakage, also where the file does not.
 
     Raises:
         InputError: the file as a whole cannot be read.
     """
-    path = pathlib.Path(path)
-    document = read_json(path, DESIGN_PARTS)
+    path = one_file(path)
+    document = read_document(path, DESIGN_PARTS)
     if isinstance(document, dict) and document.get("format") in JOB_FORMATS:
         told = f"is a {document['format']} file, whose schedules are of jobs, not of layers on chiplets"
         raise InputError(told, file=path, item="format", remedy="`mohamjax evaluate schedules` takes it")

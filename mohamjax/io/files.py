@@ -606,3 +606,17 @@ def csv_text(rows: Sequence[abc.Mapping[str, object]], columns: Sequence[str] | 
     writer.writeheader()
     writer.writerows({c: repr(row[c]) if isinstance(row[c], float) else row[c] for c in columns} for row in rows)
     return text.getvalue()
+
+
+def rows_text(rows: Sequence[abc.Mapping[str, object]], ending: str, head: abc.Mapping[str, object], key: str) -> str:
+    """Rows as CSV, as JSON lines, or as a JSON document.
+
+    Args:
+        rows: one at least, all with the same columns.
+        ending: `csv`, `jsonl` or `json`.
+        head: what the document holds before the rows.
+        key: under which it has them.
+    """
+    if ending == "csv":
+        return csv_text(rows)
+    return "".join(map(dump_json, rows)) if ending == "jsonl" else dump_json({**head, key: list(rows)})

@@ -25,7 +25,20 @@ JOB_FORMATS = (FLUID_FORMAT, JOB_TABLE_FORMAT)
 DESIGN_ARRAYS_FORMAT = "design-arrays/1"
 
 
-SUFFIXES = (".json", ".jsonl", ".jsonl.gz", ".npz")
+ENTRIES = {
+    DESIGNS_FORMAT: "designs",
+    SCHEDULE_FORMAT: "schedules",
+    FLUID_FORMAT: "cases",
+    JOB_TABLE_FORMAT: "schedules",
+}
+"""Formats of documents with designs or schedules, and the key of these."""
+
+
+LINES = (".jsonl", ".jsonl.gz")
+"""How the names of files of JSON lines end."""
+
+
+SUFFIXES = (".json", *LINES, ".npz")
 """How the names of files end that are evaluated by the thousand; those of one JSON file first."""
 
 

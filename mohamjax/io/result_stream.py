@@ -4,6 +4,8 @@ Beside `OUT.csv` grows `OUT.csv.journal` (JSON lines): first what is evaluated, 
 the table are whole and which entry comes next. A block's rows are on the disk before its line. Whoever goes on cuts the
 table after the last line of the journal and starts with the next entry; at the end the journal is removed.
 
+An `OUT.jsonl` grows in the same way, an object per row.
+
 For an npz file the table is `OUT.npz.partial.csv` until the evaluation ends or is stopped in an orderly way; then it
 becomes arrays.
 """
@@ -42,7 +44,8 @@ class ResultStream:
     """A table that grows; a context manager.
 
     Args:
-        out: CSV or npz file; None and `-` are standard output, as CSV, of which nothing is resumed.
+        out: CSV, JSON lines (`.jsonl`) or npz file; None and `-` are standard output, as CSV, of which nothing is
+            resumed.
         columns: of the table, `file`, `entry` and `valid` among them.
         inputs: what is evaluated, plain data: only with the same can a table go on.
         resume: go on with the table that is there, if any; otherwise begin anew.
@@ -61,6 +64,7 @@ class ResultStream:
         self.columns, self.start, self.rows, self.valid = tuple(columns), (0, 0), 0, 0
         self.done = False
         self._out = None if out is None or str(out) == "-" else pathlib.Path(out)
+        self._lines = self._out is not None and self._out.suffix == ".jsonl"
         if self._out is None:
             if resume:
                 raise InputError("goes on with a file", argument="resume", remedy="give the argument `out`")
@@ -104,7 +108,8 @@ class ResultStream:
             self._notes = self._opened(self._journal, "w")
             self._note(head)
             self._stream = self._opened(self._table, "w")
-            csv.writer(self._stream, lineterminator="\n").writerow(self.columns)
+            if not self._lines:
+                csv.writer(self._stream, lineterminator="\n").writerow(self.columns)
             self._mark()
             return
         os.truncate(self._table, whole.bytes)
@@ -145,7 +150,10 @@ class ResultStream:
             following: file and entry after the last row.
         """
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+        if self._lines:
+            text.writelines(dump_json(dict(zip(self.columns, map(_plain, row), strict=True))) for row in rows)
+        else:
+            csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
         self._stream.write(text.getvalue())
         self.rows += len(rows)
         place = self.columns.index("valid")
@@ -189,6 +197,11 @@ class ResultStream:
                 if self._table != self._out:
                     self._table.unlink()
             self._notes.close()
+
+
+def _plain(value: object) -> object:
+    """A value of a row for JSON; None where there is none."""
+    return None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value
 
 
 def _cell(value: object) -> object:

@@ -51,9 +51,10 @@ from msgspec import UNSET
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form, refuse_misspelt
+from mohamjax.io.documents import read_document
 from mohamjax.io.entries import Entry, Place, entries_of, sound_entries, without_entries
-from mohamjax.io.files import check_format, dump_json, read_json, write_text
-from mohamjax.io.formats import FLUID_FORMAT, JOB_TABLE_FORMAT
+from mohamjax.io.files import check_format, rows_text, write_text
+from mohamjax.io.formats import ENTRIES, FLUID_FORMAT, JOB_TABLE_FORMAT
 from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
 from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.reader import suggestion
@@ -647,6 +648,7 @@ def evaluate_schedules(
     *,
     float32: bool = False,
     timelines: bool = False,
+    ending: str = "json",
     complain: Callable[[str], None] | None = None,
 ) -> dict[str, object]:
     """Evaluates the schedules of a file, in double precision unless told otherwise.
@@ -654,10 +656,11 @@ def evaluate_schedules(
     A broken schedule is a row that says why.
 
     Args:
-        path: a JSON file of one of the formats in `SCHEDULE_READERS`.
-        out: where the result goes (JSON, written atomically); standard output for None and `-`.
+        path: a file of one of the formats in `SCHEDULE_READERS`: JSON or JSON lines.
+        out: where the result goes, written atomically; standard output for None and `-`.
         float32: compute in single precision.
         timelines: also write when and by what each job is slowed (and when it runs, for job tables).
+        ending: `json`; `jsonl`, a line per schedule; or `csv`, which has no times of jobs.
         complain: called with one line for every broken schedule.
 
     Returns:
@@ -667,15 +670,18 @@ def evaluate_schedules(
     Raises:
         InputError: the file cannot be read, is of no known format, or breaks its format; or `out` cannot be written.
     """
-    document = read_json(path)
+    document = read_document(path)
     name = check_format(document, SCHEDULE_READERS, path)
     result, counts = SCHEDULE_READERS[name](document, path, float32, timelines)
-    text = dump_json(result)
+    rows: Any = result[ENTRIES[name]]
+    if ending == "csv":
+        kept = [column for column in ("name", "makespan", "energy_J", "reason") if any(column in row for row in rows)]
+        rows = [{column: row.get(column) for column in dict.fromkeys(["name", "makespan", *kept])} for row in rows]
+    text = rows_text(rows, ending, {key: value for key, value in result.items() if key != ENTRIES[name]}, ENTRIES[name])
     if out is None or str(out) == "-":
         sys.stdout.write(text)
     else:
         write_text(out, text)
-    rows: Any = result["cases" if name == FLUID_FORMAT else "schedules"]
     broken = [row["reason"] for row in rows if "reason" in row]
     if complain is not None:
         for reason in broken:
