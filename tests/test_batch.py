@@ -619,9 +619,7 @@ def test_other_files_of_a_folder_are_passed_over_and_counted(tmp_path, document)
     sample = b'{"id": "one", "arch": "toy", "layer": {}, "mapping": {"levels": []}}\n'
     (folder / "samples.jsonl").write_bytes(sample * 100)
     (folder / "a/samples.jsonl.gz").write_bytes(gzip.compress(sample * 100, mtime=0))
-    head = (
-        dump_json({"format": "schedule/1"}) + sample.decode()
-    ).encode()  # whatever its lines are, it says its format
+    head = (dump_json({"format": "schedule/1"}) + sample.decode()).encode()
     (folder / "a/lines.jsonl.gz").write_bytes(gzip.compress(head, mtime=0))
     (folder / "cut.json").write_text("")
     (folder / "cut.jsonl.gz").write_bytes(gzip.compress(head, mtime=0)[:12])
