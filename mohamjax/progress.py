@@ -83,6 +83,9 @@ class ProgressLines:
 
     def evaluation(self, progress: BatchProgress) -> None:
         """How far an evaluation of many files is."""
+        if not progress.share:
+            self._show("evaluation", [f"{progress.read:,} entries read"], 0.0, 1.0, None, final=False)
+            return
         now = time.monotonic()
         self._begun = self._begun or (now, progress.rows, progress.share)
         seconds, rows = now - self._begun[0], progress.rows - self._begun[1]

@@ -643,6 +643,28 @@ def test_a_long_look_at_folders_is_told(tmp_path, document, monkeypatch, capsys)
     assert capsys.readouterr().err.splitlines()[0] == "looking for files that are evaluated"
 
 
+def test_files_of_one_problem_read_it_once_and_tell_how_far_they_are(tmp_path, document, evaluated, monkeypatch):
+    folder, headers, told = tmp_path / "many", [], []
+    folder.mkdir()
+    for i, design in enumerate(document["designs"][:5]):
+        write(folder / f"{i}.json", document | {"designs": [design]})
+    wide = document["package"] | {"interface_bytes_per_cycle": 64}
+    write(folder / "wide.json", document | {"package": wide, "designs": document["designs"][:1]})
+    write(folder / "z.json", document | {"designs": 3})
+    read = batch.read_header
+    monkeypatch.setattr(
+        batch, "read_header", lambda *given, **more: headers.append(given[1].name) or read(*given, **more)
+    )
+    monkeypatch.setattr(batch, "PAUSE_S", 0.0)
+    summary = evaluate([folder], tmp_path / "out.csv", progress=told.append)
+    assert (summary.rows, summary.valid) == (7, 6) and headers == ["0.json", "wide.json", "z.json"]
+    rows = table(tmp_path / "out.csv")
+    np.testing.assert_allclose(objectives(rows[:5]), evaluated.reports.objectives[:5], rtol=1e-6)
+    assert float(rows[5]["latency_s"]) < float(rows[0]["latency_s"]) and "designs" in rows[6]["reason"]
+    assert [(one.rows, one.read) for one in told[:5]] == [(0, read) for read in range(1, 6)]
+    assert told[-1].rows == 7 and told[-1].share == 1
+
+
 def test_damaged_arrays_of_a_folder_are_told(tmp_path, bulk, document):
     folder = tmp_path / "folder"
     folder.mkdir()

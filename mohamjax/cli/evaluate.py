@@ -250,18 +250,18 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
 
     with terminal.waiting("looking for files that are evaluated"):
         inputs = find_inputs(arguments.file)
-    summary = evaluate_files(
-        inputs,
-        arguments.out,
-        technology=technology,
-        static_energy=arguments.static_energy,
-        float32=arguments.float32,
-        resume=arguments.resume,
-        progress=terminal.evaluation,
-        complain=complain,
-        devices=arguments.devices,
-    )
-    terminal.close()
+    with terminal.waiting("reading the files"):
+        summary = evaluate_files(
+            inputs,
+            arguments.out,
+            technology=technology,
+            static_energy=arguments.static_energy,
+            float32=arguments.float32,
+            resume=arguments.resume,
+            progress=terminal.evaluation,
+            complain=complain,
+            devices=arguments.devices,
+        )
     if told > _MOST_TOLD:
         warn(f"{told - _MOST_TOLD} more entries are broken: the column `reason` of the table says why")
     if summary.passed_over:

@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gzip
+import hashlib
 import os
 import pathlib
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -54,6 +56,7 @@ ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
 _FORMATS = tuple(ENTRIES)
 _HEAD = 1 << 12  # bytes at the beginning of a file that are looked at to know whether it is evaluated
+PAUSE_S = 2.0  # between two calls about what is read
 _NO_VALUES = (np.nan,) * len(NUMBERS)
 
 COLUMNS = ("file", "entry", "design_id", *NUMBERS, "valid", "reason")
@@ -67,11 +70,13 @@ class BatchProgress:
         rows: rows written.
         broken: those of them that are not valid.
         share: part of the input that is done, 0 to 1.
+        read: entries that have been read, also those that wait for the rest of their block.
     """
 
     rows: int
     broken: int
     share: float
+    read: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,6 +264,7 @@ class _Sources:
         self.rows = ROWS * _number(devices)
         self.technology, self.static_energy = technology, static_energy
         self._problems: list[_Designs] = []
+        self._headed: dict[bytes, _Designs] = {}  # by what a document says once
         self._cases = _Cases(float32, devices)
 
     def entries(self, file: int, skip: int) -> Iterator[_Entry]:
@@ -293,9 +299,7 @@ class _Sources:
     ) -> tuple[list[object], Made]:
         """The entries of a document, and what makes one the value of its problem."""
         if name in _DESIGNS:
-            problem = self._problem(
-                read_header(document, path, technology=self.technology, static_energy=self.static_energy)
-            )
+            problem = self._problem(document, path)
             nests = NestList(document["mappings"], problem.rules.store)
             rows = header_rows(document, path) if lines is None or ENTRIES[name] in document else []
             return rows, lambda row, _: (problem, (row, nests))
@@ -309,7 +313,17 @@ class _Sources:
             owner = _TableJobs(read_job_table(document, path), path, self.float32, self.devices)
         return rows, lambda row, called: (owner, (row, called))
 
-    def _problem(self, setup: Setup) -> _Designs:
+    def _problem(self, document: dict[str, Any], path: pathlib.Path) -> _Designs:
+        """The problem of a document; networks and templates are read once for all files of a folder that name them."""
+        lists = {"mappings", ENTRIES[document["format"]]}  # of which the head says no more than that they are lists
+        head = {key: list if key in lists and isinstance(one, list) else one for key, one in document.items()}
+        digest = hashlib.sha256(repr((path.parent, head)).encode()).digest()
+        if digest not in self._headed:
+            setup = read_header(document, path, technology=self.technology, static_energy=self.static_energy)
+            self._headed[digest] = self._of_setup(setup)
+        return self._headed[digest]
+
+    def _of_setup(self, setup: Setup) -> _Designs:
         known = next((problem for problem in self._problems if problem.serves(setup)), None)
         if known is None:
             known = _Designs(setup, self.float32, self.devices)
@@ -477,7 +491,7 @@ def evaluate_files(
         static_energy: count leakage, also where the files do not.
         float32: compute in single precision.
         resume: go on with what an evaluation of the same inputs that was stopped has written to `out`.
-        progress: called after every block.
+        progress: called after every block, and every two seconds while entries are read.
         complain: called with one line for every broken entry and file.
         devices: over which blocks are spread: a number of them, `all`, or a list; default one.
 
@@ -507,17 +521,26 @@ def evaluate_files(
         raise InputError("are those of several processes", argument="devices", remedy="evaluate in one process")
     sources = _Sources(files, technology, static_energy, float32, chosen)
     with ResultStream(None if out is None else os.fspath(out), COLUMNS, inputs, resume=resume) as stream:
-        before, entries = stream.rows, 0
+        before, entries, done = stream.rows, 0, 0.0
+        told_at = time.monotonic()
+
+        def tell(read: int, *, at_once: bool = False) -> None:
+            nonlocal told_at
+            now = time.monotonic()
+            if progress is not None and (at_once or now - told_at >= PAUSE_S):
+                told_at = now
+                progress(BatchProgress(stream.rows, stream.rows - stream.valid, done, read))
+
         if not stream.done:
-            for rows, following, share in _blocks(sources, stream.start):
+            for rows, following, share in _blocks(sources, stream.start, tell):
                 stream.write(rows, following)
+                done = share
                 entries += sum(entry != "" for _, entry, *_ in rows)
                 for file, entry, name, *_, reason in rows:
                     if reason and complain is not None:
                         place = f": entry {entry} ({name})" if entry != "" else ""
                         complain(f"{file}{place}: {reason}" if place else reason)
-                if progress is not None:
-                    progress(BatchProgress(stream.rows, stream.rows - stream.valid, share))
+                tell(stream.rows - before, at_once=True)
     return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before, entries)
 
 
@@ -533,10 +556,11 @@ Block = tuple[list[tuple[Any, ...]], tuple[int, int], float]
 """Rows of `COLUMNS`, the file and entry after them, and the part of the input that is done."""
 
 
-def _blocks(sources: _Sources, start: tuple[int, int]) -> Iterator[Block]:
-    """Evaluated blocks in the order of the input, from a file and entry on."""
+def _blocks(sources: _Sources, start: tuple[int, int], tell: Callable[[int], None]) -> Iterator[Block]:
+    """Evaluated blocks in the order of the input, from a file and entry on; tells how many entries have been read."""
     pending: list[_Entry] = []
     owner: _Problem | None = None
+    read = 0
 
     def flush() -> Iterator[Block]:
         if pending:
@@ -557,6 +581,8 @@ def _blocks(sources: _Sources, start: tuple[int, int]) -> Iterator[Block]:
                 owner = None
             owner = owner or entry.problem
             pending.append(entry)
+            read += 1
+            tell(read)
     yield from flush()
 
 
