@@ -119,6 +119,34 @@ def test_allocation(tmp_path, target):
     assert other.document["designs"][0]["schedule"] == found.document["designs"][0]["schedule"]
 
 
+def test_templates_are_given_for_the_cores_that_are_named_or_for_those_with_layers(target):
+    """Core 2 is a second choice and stands nowhere."""
+    path = EXAMPLES / "allocation.yaml"
+    for chiplets in (("simba", "eyeriss", "simba"), ("simba", "eyeriss")):
+        found = read_allocation(path, dataclasses.replace(target, chiplets=chiplets))
+        (design,) = found.document["designs"]
+        assert [chip["template"] for chip in design["chiplets"]] == ["simba", "eyeriss"]
+        assert found.summary == "3 chiplets in the file: 0 (2 layers), 1 (1 layer), 2 (0 layers)"
+    with pytest.raises(InputError, match=r"of its 3 chiplets, 0, 1, 2, and 4 were given; .*`chiplets`"):
+        read_allocation(path, dataclasses.replace(target, chiplets=("simba",) * 4))
+
+
+def test_the_commands_of_the_page_run_in_its_folder(tmp_path, monkeypatch, capsys):
+    """With random mappings, which need no mapper."""
+    page = (EXAMPLES.parent / "batches.md").read_text()
+    block = page.split("<!-- examples -->\n```sh\n")[1].split("```")[0]
+    commands = [command.split() for line in block.splitlines() for command in line.split(" && ")]
+    assert len(commands) == 6
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    monkeypatch.chdir(tmp_path / "examples")
+    for name, *words in commands:
+        assert name == "mohamjax"
+        fast = ["--sample", "2"] if words[0] == "convert" and words[1] != "costs" else []
+        assert main([*words, *fast, *([] if words[0] == "convert" else ["--strict", "--float32"])]) == 0, words
+    assert main(["convert", "layers", "layers.csv", "--workload", "net.onnx", "--chiplets", "simba,simba,simba"]) == 2
+    assert "one for each in this order, with --chiplets" in capsys.readouterr().err
+
+
 def test_costs(tmp_path):
     found = read_cost_table(EXAMPLES / "costs.csv", bandwidth=100.0, time_unit="s")
     assert "a schedule (every job on its fastest accelerator" in found.warning

@@ -13,6 +13,7 @@ _OPTIONS = {
     "archive": "--archive",
     "batch": "--batch",
     "budget": "--budget",
+    "chiplets": "--chiplets",
     "columns": "--column",
     "coordinator": "--coordinator",
     "cost": "--cost",

@@ -152,6 +152,7 @@ def read_allocation(path: str | pathlib.Path, target: Target) -> Imported:
     if not isinstance(data, list) or not data:
         raise InputError("lists no layers", file=path, remedy="write a list of name and core_allocation")
     layers, placed, split, unused = _LayerNames(target.application, path), [], 0, []
+    named: dict[str, None] = {}
     for i, row in enumerate(data):
         item = f"entry {i}"
         if not isinstance(row, abc.Mapping):
@@ -166,10 +167,11 @@ def read_allocation(path: str | pathlib.Path, target: Target) -> Imported:
         if not cores or any(isinstance(c, bool | float | list | dict) for c in cores):
             raise InputError(f"the core {core[1]!r} is none", file=path, item=item, remedy="write its number or name")
         split += len(cores) > 1
+        named |= dict.fromkeys(map(str, cores))
         rank = float(i) if when[0] is None else _number(str(when[1]), path, item, str(when[0]))
         placed.append((layers.number(str(name[1]), "", item), str(cores[0]), str(row.get("template", "")), rank))
         unused += [key for key in row if key not in (name[0], core[0], when[0], "template") and key not in unused]
-    found = _designs({"": placed}, target, path, [str(key) for key in unused])
+    found = _designs({"": placed}, target, path, [str(key) for key in unused], tuple(named))
     if split:
         told = f"how layers are cut ({split} of several cores stand whole on the first of them)"
         return dataclasses.replace(found, missing=(told, *found.missing))
@@ -301,10 +303,27 @@ class _LayerNames:
         raise InputError(f"there is no layer {full!r}", file=self._path, item=item, remedy=f"such as {some}")
 
 
+def _sorted(chips: Iterable[str]) -> list[str]:
+    """Chiplets in the order of their identifiers: numbers first, by size."""
+    return sorted(set(chips), key=lambda chip: (not chip.isdecimal(), chip.zfill(9)))
+
+
 def _designs(
-    schedules: abc.Mapping[str, Sequence[_Placed]], target: Target, path: object, unused: Sequence[str]
+    schedules: abc.Mapping[str, Sequence[_Placed]],
+    target: Target,
+    path: object,
+    unused: Sequence[str],
+    also: Sequence[str] = (),
 ) -> Imported:
-    """Schedules as designs: every layer on the fastest mapping of its chiplet's template in the package."""
+    """Schedules as designs: every layer on the fastest mapping of its chiplet's template in the package.
+
+    Args:
+        schedules: by name.
+        target: what they are for.
+        path: the file, for complaints.
+        unused: what else the file has.
+        also: chiplets that it names, whether a layer stands on them or not: those without one are left out.
+    """
     application = target.application
     kinds = [template.name for template in target.templates]
     unique = application.unique_of_layer
@@ -325,13 +344,14 @@ def _designs(
                 raise InputError(
                     f"layer {layer} ({known}) {told}", file=path, item=item, remedy="list every layer once"
                 )
-        chips = sorted({chip for _, chip, _, _ in placed}, key=lambda chip: (not chip.isdecimal(), chip.zfill(9)))
-        for chip in chips:
+        chips = _sorted(chip for _, chip, _, _ in placed)
+        known = _sorted((*chips, *also))
+        for chip in known:
             counts[chip] = counts.get(chip, 0) + sum(on == chip for _, on, _, _ in placed)
         said = {chip: kind for _, chip, kind, _ in placed if kind}
         if len(said) < len(chips):
             missing["templates of chiplets (those that were given)"] = None
-        own = [said.get(chip) or _given(target.chiplets, k, len(chips), path, item) for k, chip in enumerate(chips)]
+        own = [said.get(chip) or _given(target.chiplets, chip, (known, chips), path, item) for chip in chips]
         for kind in own:
             if kind not in kinds:
                 raise InputError(
@@ -374,12 +394,17 @@ def fastest_mappings(tables: MappingTables, package: PackageParameters) -> np.nd
     return np.lexsort((energy, cycles), axis=2)[..., 0]
 
 
-def _given(chiplets: Sequence[str], number: int, count: int, path: object, item: str) -> str:
-    """The template of a chiplet of which the file does not say it."""
-    if len(chiplets) not in (1, count):
-        told = f"does not say the templates of its {count} chiplets, and {len(chiplets)} were given"
-        raise InputError(told, file=path, item=item, remedy="give one for all, or one for each, with `chiplets`")
-    return chiplets[number if len(chiplets) > 1 else 0]
+def _given(chiplets: Sequence[str], chip: str, lists: Sequence[Sequence[str]], path: object, item: str) -> str:
+    """The template of a chiplet of which the file does not say it: one is given for all, or for each of some list."""
+    if len(chiplets) == 1:
+        return chiplets[0]
+    listed = next((own for own in lists if len(own) == len(chiplets)), None)
+    if listed is None:
+        told = f"does not say the templates of its {plural(len(lists[0]), 'chiplet')}, {', '.join(lists[0])}"
+        told += f", and {len(chiplets)} were given"
+        remedy = "give one for all, or one for each in this order, with the argument `chiplets`"
+        raise InputError(told, file=path, item=item, remedy=remedy)
+    return chiplets[listed.index(chip)]
 
 
 @dataclasses.dataclass(frozen=True)
