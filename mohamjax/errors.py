@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 _LONGEST = 400  # characters of a message, file, item or remedy: room for any name, none for a file's contents
+_LONGEST_REMEDY = 700  # of a remedy, which may list choices
 
 
 def one_line(text: str) -> str:
@@ -12,10 +13,10 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _shortened(text: object) -> str:
+def _shortened(text: object, longest: int = _LONGEST) -> str:
     """One line, the middle of a long one left out: what a file holds may be of any length."""
     line = one_line(str(text))
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 100]} ... {line[-90:]}"
+    return line if len(line) <= longest else f"{line[: longest - 100]} ... {line[-90:]}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class InputError(ValueError):
             item = f"argument `{self.argument}`"
         self.file = None if file is None else _shortened(file)
         self.item = None if item is None else _shortened(item)
-        self.remedy = None if remedy is None else _shortened(remedy)
+        self.remedy = None if remedy is None else _shortened(remedy, _LONGEST_REMEDY)
         where = ": ".join(part for part in (self.file, self.item) if part)
         text = f"{where}: {self.message}" if where else self.message
         if remedy:

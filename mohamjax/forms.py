@@ -270,8 +270,8 @@ def _complaint(told: str, data: Any, form: Any, file: object, where: str) -> Inp
         remedy = suggestion(name, _keys(kind), "known keys")
         return InputError(f"unknown key {name!r}", file=file, item=named, remedy=remedy)
     if value is None and where and not where.endswith("]"):
-        remedy = f"add `{where.rpartition('.')[2]}: ...`"
-        return InputError("is missing", file=file, item=where, remedy=remedy)
+        remedy = f"write a value, `{where.rpartition('.')[2]}: ...`"
+        return InputError("is empty (null)", file=file, item=where, remedy=remedy)
     message, remedy = _told(problem, value, kind)
     return InputError(message, file=file, item=where or None, remedy=remedy)
 

@@ -101,7 +101,7 @@ DOCUMENT = {
     ("change", "said"),
     [
         ({"format": "job-transfer/9"}, "format: unknown format 'job-transfer/9'; give a file of format job-transfer/1"),
-        ({"place": None}, "place: is missing"),
+        ({"place": None}, "place: is empty (null); write a value, `place: ...`"),
         ({"place": [2, 0, 2]}, "place: is no order of jobs"),
         ({"place": [3, 0, 1]}, "place[0]: is 3; write an integer from 0 to 2"),
         ({"place": [0, 1, 2.0]}, "place[2]: 2.0 is not whole"),
@@ -115,7 +115,7 @@ DOCUMENT = {
         ({"accelerators": []}, "accelerators: is empty; write the name of every accelerator"),
         ({"accelerators": ["a", 2]}, "accelerators[1]: expected text"),
         ({"places": [1]}, "places: unknown key 'places'; did you mean 'place'?"),
-        ({"learnt": None}, "learnt: is missing"),
+        ({"learnt": None}, "learnt: is empty (null)"),
         ({"learnt": {**DOCUMENT["learnt"], "time_unit": "h"}}, "learnt.time_unit: unknown value 'h'; known: cycles, s"),
         ({"learnt": {**DOCUMENT["learnt"], "method": 3}}, "learnt.method: expected text"),
         (

@@ -473,7 +473,11 @@ BROKEN = {
     "no such mapping": lambda d: d["designs"][0]["schedule"][0].update(mapping=10**6),
     "no template": lambda d: d["designs"][0]["chiplets"][0].update(template="tpu"),
     "no level": lambda d: d["designs"][0]["chiplets"][0]["levels"][0].update(name="L9"),
-    "is missing": lambda d: d["designs"][0].update(schedule=None),
+    "is empty (null)": lambda d: d["designs"][0].update(schedule=None),
+    "is missing": lambda d: d["designs"][0].pop("schedule"),
+    "is scheduled twice; list every layer once: remove schedule[0] or schedule[1]": lambda d: d["designs"][0][
+        "schedule"
+    ].__setitem__(1, d["designs"][0]["schedule"][0]),
     "chiplets": lambda d: d["designs"][0].update(chiplets=[]),
     "expected a mapping": lambda d: d["designs"].__setitem__(0, 3),
 }

@@ -264,7 +264,6 @@ def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[in
     """Layers by priority, each once and after its predecessors."""
     layers, names = rules.store.application.layers, rules.layers
     order: list[int] = []
-    done = [False] * len(layers)
     for k, step in enumerate(steps):
         layer = names.get(step.layer, -1) if isinstance(step.layer, str) else step.layer
         if not 0 <= layer < len(layers):
@@ -274,11 +273,14 @@ def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[in
             else:
                 remedy = f"the {len(layers)} layers are numbered from 0, or called network/layer"
             raise InputError(told, item=f"schedule[{k}]", remedy=remedy)
-        item = f"layer {layer} ({layers[layer].name})"
-        if done[layer]:
-            first = order.index(layer)
+        if layer in order:  # before what it displaces is found to be missing or late
+            first, item = order.index(layer), f"layer {layer} ({layers[layer].name})"
             remedy = f"list every layer once: remove schedule[{first}] or schedule[{k}]"
             raise InputError("is scheduled twice", item=item, remedy=remedy)
+        order.append(layer)
+    done = [False] * len(layers)
+    for step, layer in zip(steps, order, strict=True):
+        item = f"layer {layer} ({layers[layer].name})"
         for p in layers[layer].predecessors:
             if not done[p]:
                 told = f"stands before layer {p} ({layers[p].name}), on which it depends"
@@ -286,7 +288,6 @@ def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[in
         if step.chiplet >= chips:
             there = "the design has one chiplet, 0" if chips == 1 else f"the design has the chiplets 0 to {chips - 1}"
             raise InputError(f"runs on chiplet {step.chiplet}, which does not exist", item=item, remedy=there)
-        order.append(layer)
         done[layer] = True
     if len(order) < len(layers):
         lost = done.index(False)
