@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _GAP = 2  # spaces between two columns
 
@@ -24,6 +24,17 @@ def amount(value: float) -> str:
     if abs(value) < 1000:
         return f"{value:.4g}"
     return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.6g}"
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Names that come more than once, in the order in which they do for the second time."""
+    seen: set[str] = set()
+    twice: dict[str, None] = {}
+    for name in names:
+        if name in seen:
+            twice[name] = None
+        seen.add(name)
+    return list(twice)
 
 
 def is_numeric(cells: Sequence[str]) -> bool:

@@ -632,6 +632,16 @@ def test_other_files_of_a_folder_are_passed_over_and_counted(tmp_path, document)
     assert (summary.valid, summary.rows, summary.passed_over) == (2 * COUNT, 2 * COUNT + 3, len(others) + 2)
 
 
+def test_a_file_that_is_named_twice_is_told_once(tmp_path, document, capsys):
+    for name in ("a.json", "b.json"):
+        write(tmp_path / name, document | {"designs": document["designs"][:1]})
+    named = [str(tmp_path), str(tmp_path / "a.json"), str(tmp_path / "." / "b.json")]
+    assert main(["evaluate", "designs", *named, "--float32", "--out", str(tmp_path / "out.csv")]) == 0
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if "warning" in line)
+    assert "a.json is named twice, and 1 other file: the entries stand twice in the table" in told
+    assert len(table(tmp_path / "out.csv")) == 4
+
+
 def test_a_long_look_at_folders_is_told(tmp_path, document, monkeypatch, capsys):
     def slow(paths):
         time.sleep(3.2)

@@ -223,6 +223,7 @@ def test_a_bad_line_is_a_row_and_spoils_no_other(tmp_path, rows, capsys):
     for one, said in zip(reasons, words, strict=True):
         assert said in one["reason"]
     err = capsys.readouterr().err
+    assert err.count("warning: ") == 2 and f"the id {good['id']} comes twice: rows stand in the order" in err
     assert "and 5 more: rows with `ok` false and the reason" in err and '"accepted": 2, "rejected": 6' in err
     assert main([*command, "--strict"]) == 2
     file.write_text("\n".join(texts[1:]))

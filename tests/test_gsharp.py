@@ -550,6 +550,30 @@ def test_schedules_of_a_job_table_stand_in_the_comparison(tmp_path, capsys):
     assert len(json.loads((tmp_path / "out" / "job_table.json").read_text())["schedules"]) == 5
 
 
+def test_a_front_is_told_by_its_extent_and_columns_with_their_units(tmp_path, capsys):
+    """A fast accelerator costs ten times the energy: no schedule is best in both."""
+    jobs = [
+        {"name": f"j{j}", "duration": [4 + j, 9 + j], "bytes": 1, "energy_J": [10, 1], "deadline": 99} for j in range(4)
+    ]
+    table = {"format": "job-table/1", "resources": [{"name": "memory", "bandwidth": 99}], "jobs": jobs}
+    table["accelerators"] = [{"name": name, "resources": [0]} for name in "ab"]
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    sizes = ["--population", "16", "--generations", "20"]
+    command = ["schedule", "--jobs", str(tmp_path / "table.json"), "--method", "gsharp", *sizes]
+    assert main([*command, "--objective", "energy,makespan,missed"]) == 0
+    told = capsys.readouterr()
+    (line,) = (line for line in told.err.splitlines() if line.startswith("gsharp: "))
+    found = re.fullmatch(
+        r"gsharp: (\d+) schedules, energy (\S+) to (\S+) J, makespan (\S+) to (\S+) cycles, missed 0, .* compiling",
+        line,
+    )
+    assert found and float(found[2]) == 4 < float(found[3]) and float(found[4]) < float(found[5]) == 9 + 10 + 11 + 12
+    head = next(line for line in told.out.splitlines() if line.startswith("method"))
+    assert "energy [J]" in head and "makespan [cycles]" in head and "missed " in head
+    assert main([*command[:-4], "--method", "HEFT"]) == 0
+    assert re.search(r"^HEFT: makespan \S+ cycles, .* s with compiling$", capsys.readouterr().err, re.MULTILINE)
+
+
 def test_the_help_names_every_method_and_objective(capsys):
     with pytest.raises(SystemExit):
         main(["schedule", "--help"])

@@ -229,6 +229,19 @@ def test_accelerators_stand_in_the_order_of_the_jobs_or_under_their_names(tmp_pa
     assert [(row["makespan"], row["energy_J"]) for row in rows] == [(12, 1.75)] * 4
 
 
+def test_what_rounding_leaves_is_no_stall(tmp_path, capsys):
+    """Ends are sums, of which a difference is off by some last places: that is no time lost to bandwidth."""
+    jobs = [{"name": str(j), "duration": 0.1 + 0.01 * j, "bytes": 0} for j in range(30)]
+    table = {"format": "job-table/1", "time_unit": "s", "resources": [], "jobs": jobs}
+    table |= {"accelerators": [{"name": "a", "resources": []}]}
+    path = _write(tmp_path, table | {"schedules": [{"order": list(range(30)), "accelerator": [0] * 30}]})
+    evaluate_schedules(path, "-", timelines=True)
+    (row,) = json.loads(capsys.readouterr().out)["schedules"]
+    off = np.subtract(row["end"], row["start"]) - [job["duration"] for job in jobs]
+    assert (off > 0).any() and np.abs(off).max() < 1e-14  # there is something to round
+    assert row["stall"] == [0.0] * 30
+
+
 def test_job_table_without_energy(tmp_path, capsys):
     document = copy.deepcopy(_TABLE)
     for job in document["jobs"]:

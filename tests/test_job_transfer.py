@@ -116,11 +116,14 @@ DOCUMENT = {
         ({"accelerators": ["a", 2]}, "accelerators[1]: expected text"),
         ({"places": [1]}, "places: unknown key 'places'; did you mean 'place'?"),
         ({"learnt": None}, "learnt: is empty (null)"),
-        ({"learnt": {**DOCUMENT["learnt"], "time_unit": "h"}}, "learnt.time_unit: unknown value 'h'; known: cycles, s"),
+        (
+            {"learnt": {**DOCUMENT["learnt"], "time_unit": "h"}},
+            "learnt.time_unit: unknown value 'h'; write cycles, or s",
+        ),
         ({"learnt": {**DOCUMENT["learnt"], "method": 3}}, "learnt.method: expected text"),
         (
             {"learnt": {**DOCUMENT["learnt"], "objectives": {"makespan": None}}},
-            "learnt.objectives.makespan: is missing",
+            "learnt.objectives.makespan: is empty (null)",
         ),
         ({"learnt": {**DOCUMENT["learnt"], "objectives": {"speed": 1}}}, "learnt.objectives.speed: unknown key"),
     ],

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from mohamjax.jobs import JobBound, JobFront, Transfer
     from mohamjax.jobs.table import JobTable
 
+
+def unit_of(objective: str, time_unit: str) -> str:
+    """Unit of an objective of G#; empty for a number of jobs."""
+    times = ("makespan", "tardiness", "mean-end", "lateness")
+    return time_unit if objective in times else {"energy": "J", "edp": f"J {time_unit}"}.get(objective, "")
+
+
 _SETTINGS = (
     "jobs",
     "platform",
@@ -178,8 +185,7 @@ def _figures(folder: pathlib.Path, done: Scheduled) -> None:
 
     table, first, title = done.table, done.first, done.title
     fronts = [front for front in done.fronts if any(front is one for one in done.drawn)]
-    times = ("makespan", "tardiness", "mean-end", "lateness")
-    unit = table.time_unit if first in times else "J" if first == "energy" else ""
+    unit = unit_of(first, table.time_unit)
     limit = done.bound.best if first == "makespan" else None
     for front, file in zip(fronts, _file_names([front.method for front in fronts]), strict=True):
         view = job_view(front.method, table, front.best.plan, done.tenants)

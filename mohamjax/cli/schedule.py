@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of
-from mohamjax.cli.job_results import Scheduled, write_results
+from mohamjax.cli.job_results import Scheduled, unit_of, write_results
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import results_folder
 from mohamjax.cli.tables import fitted
@@ -440,11 +440,7 @@ def _scheduled(
 
     def add(front: JobFront) -> None:
         fronts.append(front)
-        best = front.best
-        terminal.line(
-            f"{front.method}: makespan {amount(best.objectives['makespan'])} {table.time_unit}, {best.seconds:.1f} s "
-            "with compiling"
-        )
+        terminal.line(f"{front.method}: {_span(front, config.objectives, table.time_unit)}")
 
     starts = [name for name in dict.fromkeys(methods) if name in STARTED]
     if transfer is not None:
@@ -484,7 +480,8 @@ def _scheduled(
         print(json.dumps(summary, indent=2))
     else:
         left_out = {front.method for front in own[_MOST_SHOWN:]}
-        head = ["method", *(f"{o} [{table.time_unit}]" if o == "makespan" else o for o in _shown(config.objectives))]
+        units = {name: unit_of(name, table.time_unit) for name in _shown(config.objectives)}
+        head = ["method", *(f"{name} [{unit}]" if unit else name for name, unit in units.items())]
 
         def value(row: dict[str, float | str], name: str) -> str:
             return amount(float(row[name])) if name == "makespan" else f"{row[name]:,.6g}"
@@ -499,6 +496,17 @@ def _scheduled(
             print(f"{plural(len(left_out), 'more schedule')} of the table: --out FOLDER or --json lists all")
         print(f"lower bound of the makespan: {amount(bound.best)} {table.time_unit}")
     return 0
+
+
+def _span(front: JobFront, objectives: tuple[str, ...], time_unit: str) -> str:
+    """What a method reached: the objectives of its schedule, or of a front from where to where each goes."""
+    parts = []
+    for name in _shown(objectives):
+        values = [one.objectives[name] for one in front.schedules]
+        low, high = amount(min(values)), amount(max(values))
+        parts.append(f"{name} {low if low == high else f'{low} to {high}'} {unit_of(name, time_unit)}".rstrip())
+    many = f"{len(front.schedules)} schedules, " if len(front.schedules) > 1 else ""
+    return f"{many}{', '.join(parts)}, {front.best.seconds:.1f} s with compiling"
 
 
 def _shown(objectives: tuple[str, ...]) -> list[str]:

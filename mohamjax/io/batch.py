@@ -18,6 +18,7 @@ import hashlib
 import os
 import pathlib
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -51,6 +52,7 @@ from mohamjax.schedule import CYCLE_S, SizedDesign
 from mohamjax.schedule.batch import BLOCK, DesignEvaluator, Nests
 from mohamjax.schedule.fluid import DONE
 from mohamjax.schedule.setup import Setup
+from mohamjax.text import plural, repeated
 
 ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
@@ -399,6 +401,9 @@ def find_inputs(paths: Paths) -> Inputs:
     Args:
         paths: files and folders.
 
+    Warns:
+        UserWarning: a file is named twice.
+
     Raises:
         InputError: there is none.
     """
@@ -413,6 +418,10 @@ def find_inputs(paths: Paths) -> Inputs:
         own = [name for name in inner if _ours(name)]
         files.extend(sorted(map(pathlib.Path, own)))
         over += len(inner) - len(own)
+    twice = repeated(os.path.realpath(path) for path in files)
+    if twice:
+        more = f", and {plural(len(twice) - 1, 'other file')}" if len(twice) > 1 else ""
+        warnings.warn(f"{twice[0]} is named twice{more}: the entries stand twice in the table", stacklevel=2)
     if not files:
         raise InputError("there is nothing to evaluate", file=named[0] if named else None, remedy="name some files")
     return Inputs(tuple(files), over)

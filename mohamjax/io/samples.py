@@ -30,6 +30,7 @@ from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.notation import mapping_from_dict
 from mohamjax.mapping.predict import alike
 from mohamjax.reader import read_lines, suggestion
+from mohamjax.text import plural, repeated
 from mohamjax.workload.layer import WorkloadShape
 
 
@@ -458,7 +459,7 @@ def report_samples(
         `samples`, `accepted`, `rejected` (those that could not be read too), `seconds`.
 
     Warns:
-        UserWarning: some entries could not be read.
+        UserWarning: some entries could not be read; an id comes twice.
 
     Raises:
         InputError: none of the entries could be read; the predictions cannot be written.
@@ -470,6 +471,10 @@ def report_samples(
     if unread:
         rest = f" and {len(unread) - 1:,} more" if len(unread) > 1 else ""
         warnings.warn(f"{unread[0].error}{rest}: rows with `ok` false and the reason", stacklevel=2)
+    twice = repeated(entry.id for entry in entries)
+    if twice:
+        more = f", and {plural(len(twice) - 1, 'other id')}" if len(twice) > 1 else ""
+        warnings.warn(f"the id {twice[0]} comes twice{more}: rows stand in the order of the input", stacklevel=2)
     samples = alike([entry for entry in entries if isinstance(entry, Sample)])
     results, areas = predict(samples, links=links, first_fills=first_fills, float32=float32)
     results = jax.tree.map(lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, results)

@@ -108,7 +108,8 @@ class Timeline:
         start: `[J]` float, when each job first runs [time units]: exactly the latest end among its predecessors
             and the job before it on its accelerator; 0 for a padded job, +inf for a job that never starts.
         end: `[J]` float, end of each job [time units]; 0 for a padded job, +inf for a job that never ends.
-        stall: `[J]` float, time lost to shared bandwidth, end - start - duration [time units].
+        stall: `[J]` float, time lost to shared bandwidth, end - start - duration [time units]; 0 where that is no more
+            than rounding.
         makespan: `[]` float, the latest end; +inf unless every job ended.
         reason: `[]` int32, 0 (`DONE`) or why not every job ended, see `REASONS`.
     """
@@ -460,11 +461,15 @@ def simulate(
     return timeline_of(jobs, Resources(shared_uses, shared_bandwidth, private_bandwidth))
 
 
+_ROUNDING = 16  # of the last places of an end: what its difference to a start may be off
+
+
 def timeline_of(jobs: Jobs, resources: Resources) -> Timeline:
     """Start and end of every job of one schedule: `simulate`, whose arguments are two records here."""
     _check(jobs, resources)
     start, end, makespan, reason = _run(jobs, resources)
-    lost = jnp.maximum(end - start - jnp.where(jobs.job_mask, jobs.duration, 0.0), 0.0)
+    lost = end - start - jnp.where(jobs.job_mask, jobs.duration, 0.0)
+    lost = jnp.where(lost > _ROUNDING * jnp.finfo(end.dtype).eps * end, lost, 0.0)
     return Timeline(start=start, end=end, stall=jnp.where(end < jnp.inf, lost, end), makespan=makespan, reason=reason)
 
 
