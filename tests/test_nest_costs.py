@@ -160,10 +160,13 @@ def test_a_template_of_ones_own_is_found_by_its_file(tmp_path, document):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**template, "name": "mine"}))
     path = written(tmp_path, {**document, "sets": [{**own, "template": "mine"}, own]})
     out = tmp_path / "rows.json"
-    given = ["--templates", str(tmp_path / "mine.yaml")]
+    (tmp_path / "package.yaml").write_text("interface_bandwidth: 0.25\n")
+    given = ["--templates", str(tmp_path / "mine.yaml"), "--package", str(tmp_path / "package.yaml")]
     assert main(["evaluate", "mappings", str(path), *given, "--out", str(out)]) == 0
     told = json.loads(out.read_text())
     assert told["format"] == "nest-costs/1"
     half = len(told["nests"]) // 2
     strip = [{k: v for k, v in row.items() if k not in ("id", "template")} for row in told["nests"]]
     assert strip[:half] == strip[half:] and all(row["valid"] for row in strip)
+    for row in strip:
+        assert row["latency_interface_cycles"] == max(row["latency_cycles"], row["offchip_bytes"] / 0.25)

@@ -123,7 +123,8 @@ def _add_schedules(kinds: options.Verbs) -> None:
     what_if.add_options(schedules)
     options.add_common(
         schedules,
-        "results (JSON; CSV of a what-if question); - for standard output, the default",
+        "results (.json, .csv or .jsonl; JSON if the name does not say; CSV of a what-if question, and of a table of "
+        "many entries, which may be .jsonl or .npz too); - for standard output, the default",
         random=True,
         inner=True,
     )
@@ -177,7 +178,11 @@ def _add_designs(kinds: options.Verbs) -> None:
         "--periods-out", metavar="FILE", help="latencies, throughput and utilisation over the periods (JSON)"
     )
     options.add_common(
-        designs, "table of objectives [s, J, mm^2] (CSV); - for standard output, the default", random=True, inner=True
+        designs,
+        "table of objectives [s, J, mm^2] (.csv, .jsonl, of one file .json, of many entries .npz; CSV if the name does "
+        "not say); - for standard output, the default",
+        random=True,
+        inner=True,
     )
 
 
@@ -340,14 +345,15 @@ def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
     probe(arguments.out)
     templates = load_templates(arguments.templates.split(",")) if arguments.templates else ()
     package = None if arguments.package is None else load_package(arguments.package)
+    technology = technology_of(arguments)
     if package is not None:
-        warn_of_other_memory(templates, package)
+        warn_of_other_memory(templates, package, technology)
     broken: list[str] = []
     with terminal.waiting(f"evaluating {', '.join(arguments.file)}"):
         rows = evaluate_nests(
             arguments.file,
             templates=templates,
-            technology=technology_of(arguments),
+            technology=technology,
             package=package,
             float32=arguments.float32,
             complain=broken.append,
