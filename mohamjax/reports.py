@@ -6,6 +6,7 @@ import datetime
 import pathlib
 from collections import abc
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 from mohamjax.errors import InputError
@@ -105,7 +106,9 @@ def _own(files: ResultFiles, given: Sequence[Technology]) -> Technology | None:
     return given[0] if fitting is None and stated is None and len(given) == 1 else fitting
 
 
-def _result(name: str, files: ResultFiles, designs: ResultDesigns, roles: dict[str, int]) -> Result:
+def _result(
+    name: str, files: ResultFiles, designs: ResultDesigns, roles: abc.Mapping[str, int] = MappingProxyType({})
+) -> Result:
     return Result(
         name=name,
         title=files.title,
