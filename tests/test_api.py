@@ -22,6 +22,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
 from mohamjax.mapping import REASONS, told_reason
+from mohamjax.mapping.nest import pad_mapping
 from mohamjax.problem import Requirements
 from mohamjax.runtime import kept_programs as exported
 from mohamjax.runtime.struct import Rows, stack, take
@@ -390,8 +391,46 @@ def test_factors_that_do_not_fit_the_layer_are_told(problem, tables):
     assert len(set(sentences)) == len(REASONS) and sentences[0] == "valid"
     both = sentences[REASONS.index("capacity+instances")]
     assert both == f"{sentences[REASONS.index('capacity')]}, and {sentences[REASONS.index('instances')]}"
-    with pytest.raises(ValueError, match="from -1 to 11"):
+    with pytest.raises(ValueError, match="from -4 to 11"):
         told_reason(12)
+
+
+@pytest.mark.parametrize(
+    ("field", "spoil", "reason"),
+    [
+        ("temporal", lambda leaf: -leaf, -2),
+        ("spatial", lambda leaf: -leaf, -2),
+        ("spatial", lambda leaf: 0 * leaf, -2),
+        ("order", lambda leaf: 0 * leaf, -3),
+        ("order", lambda leaf: leaf + 50, -3),
+        ("order", lambda leaf: leaf - 1, -3),
+        ("spatial_order", lambda leaf: 0 * leaf, -3),
+        ("spatial_order", lambda leaf: leaf.at[..., 0].set(leaf[..., 1]), -3),
+        # 65,537^2 * 65,535^2 is 1 in 32 bits, and so is their product with a bound the bound.
+        ("temporal", lambda leaf: leaf.at[..., :4, 1].multiply(jnp.asarray([65537, 65537, 65535, 65535])), -1),
+    ],
+)
+def test_arrays_that_are_no_loop_nest_are_refused(problem, tables, field, spoil, reason):
+    nests = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, 0]), tables.mapping)
+    layer = problem.application.unique_layers[0]
+    assert (mj.evaluate_mappings(nests, layer, "simba").reason == 0).all()
+    spoilt = dataclasses.replace(nests, **{field: spoil(getattr(nests, field))})
+    costs = mj.evaluate_mappings(spoilt, layer, "simba")
+    assert not costs.valid.any() and jnp.isinf(costs.objectives).all()
+    assert (costs.reason == reason).all(), told_reason(costs.reason[0])
+
+
+def test_loops_of_a_level_that_is_padding_are_refused(problem, tables):
+    """Timeloop's counts would leave them out."""
+    layer, levels = problem.application.unique_layers[0], len(problem.templates[0].levels)
+    nest = pad_mapping(jax.tree.map(lambda leaf: leaf[0, 0, 0], tables.mapping), levels + 1)
+    assert mj.evaluate_mappings(nest, layer, "simba").valid
+    level, dim = np.argwhere(nest.temporal > 1)[0]
+    moved = nest.temporal.copy()
+    moved[levels, dim], moved[level, dim] = moved[level, dim], 1
+    costs = mj.evaluate_mappings(dataclasses.replace(nest, temporal=moved), layer, "simba")
+    assert not costs.valid and costs.reason == -4
+    assert told_reason(costs.reason) == "a level that the template does not have has loops"
 
 
 def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space):
