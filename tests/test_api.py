@@ -368,6 +368,34 @@ def test_genes_that_mean_no_design_cost_infinitely_much(designs, space, gene, va
     assert np.isfinite(jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)).all()
 
 
+def test_evaluation_has_derivatives_in_both_modes(problem, tables):
+    """By bandwidth, for which the timeline is differentiated, and by hop energy."""
+    with jax.enable_x64(True):
+        space = problem.arrays(tables, dtype=jnp.float64)
+        designs = mj.sample_designs(jax.random.key(0), space, 16)
+
+        def scaled(by, design):
+            package = space.evaluation.package
+            package = dataclasses.replace(
+                package, interface_bandwidth=package.interface_bandwidth * by[0], hop_energy=package.hop_energy * by[1]
+            )
+            return mj.evaluate(
+                design, dataclasses.replace(space, evaluation=dataclasses.replace(space.evaluation, package=package))
+            )
+
+        at, step = jnp.asarray([0.3, 1.0]), 1e-6
+        values = jax.jit(jax.vmap(scaled, (None, 0)))
+        differences = np.stack(
+            [(values(at + d, designs) - values(at - d, designs)) / (2 * step) for d in step * np.eye(2)], axis=-1
+        )
+        assert (differences[:, 0, 0] < 0).all() and (differences[:, 1, 1] >= 0).all() and differences[:, 1, 1].any()
+        for mode in (jax.jacfwd, jax.jacrev):
+            each = jax.jit(jax.vmap(mode(scaled), (None, 0)))(at, designs)
+            np.testing.assert_allclose(each, differences, rtol=1e-5, atol=1e-12)
+        whole = jax.jit(jax.grad(lambda by: values(by, designs)[:, 0].sum()))(at)
+        np.testing.assert_allclose(whole, differences[:, 0].sum(axis=0), rtol=1e-5, atol=1e-12)
+
+
 def test_mappings_are_swept_over_technologies(problem, tables):
     """By the name of a template too."""
     nest = jax.tree.map(lambda leaf: leaf[0, 0, 0], tables.mapping)
