@@ -803,6 +803,11 @@ def test_designs_of_a_file_keep_their_objectives(files, result):
     found = jax.jit(jax.vmap(mj.evaluate, (0, None)))(own.designs, own.space)
     np.testing.assert_allclose(found, result.front.objectives, rtol=1e-4)
     assert mj.read_schedules(files / "designs.json").names == own.names
+    for gene in ("order", "assignment", "mapping", "template"):
+        np.testing.assert_array_equal(getattr(own.designs, gene), getattr(own.designs.design, gene))
+    found = jax.jit(mj.report)(own.designs[0], own.space)
+    use = utilisation.layer_use(own.problem.application, own.tables, own.designs[0], found)
+    assert use.utilisation.shape == (2,) and (use.utilisation > 0).all()
 
 
 def test_stated_sizes_count(files, tmp_path):
