@@ -311,6 +311,21 @@ def test_template_arrays_are_built_once(problem, monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("predecessor", [7, 1, 2, -1, 0.0, "stem", True])
+def test_a_layer_waits_for_earlier_layers_of_its_network(predecessor):
+    """Neither for one that is not there, nor for itself or a later one."""
+    first, last = (Layer(name, "fc", "Gemm", WorkloadShape(K=4, C=4)) for name in ("first", "last"))
+    waits = dataclasses.replace(first, name="waits", predecessors=(predecessor,))
+    with pytest.raises(InputError, match=re.escape(f"net/waits: predecessor {predecessor!r} of layer 1 is no earlier")):
+        Network("net", (first, waits, last))
+
+
+def test_networks_of_an_application_have_their_own_names():
+    (network,) = toy().networks
+    with pytest.raises(InputError, match="application two: 2 networks are called 'net'; give every network"):
+        ApplicationModel("two", (network, network))
+
+
 # ---------------------------------------------------------------- mappings
 
 
