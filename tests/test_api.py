@@ -496,6 +496,29 @@ def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space)
         jax.jit(mj.evaluate)(dataclasses.replace(designs[0], order=jnp.arange(7)), space)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("interface_bandwidth", np.ones(3, np.float32), "interface_bandwidth: expected shape (4,), got (3,)"),
+        ("interface_bandwidth", np.ones(5, np.float32), "interface_bandwidth: expected shape (4,), got (5,)"),
+        ("interface_bandwidth", np.float32(1), "interface_bandwidth: expected shape (4,), got ()"),
+        ("interface_bandwidth", np.ones(4, np.int32), "interface_bandwidth: expected floats, got int32"),
+        ("hop_energy", np.ones(1, np.float32), "hop_energy: expected shape (), got (1,)"),
+    ],
+)
+def test_figures_of_a_package_have_its_shapes(designs, space, name, value, complaint):
+    def other(space, value):
+        package = dataclasses.replace(space.evaluation.package, **{name: value})
+        return dataclasses.replace(space, evaluation=dataclasses.replace(space.evaluation, package=package))
+
+    for use in (mj.evaluate, mj.report):
+        with pytest.raises(ValueError, match=re.escape(f"space.evaluation.package.{complaint}")):
+            jax.eval_shape(lambda value, use=use: use(designs[0], other(space, value)), value)
+    if value.shape in ((3,), (5,)):  # the space may be traced; then the package that is there says what is needed
+        found = jax.jit(mj.evaluate)(designs[0], other(space, value))
+        assert bool(jnp.isinf(found).all()) == (value.shape == (3,))
+
+
 def test_wrong_dtypes_are_refused_at_trace_time(problem, tables, designs, space):
     with pytest.raises(ValueError, match=r"design\.mapping: expected integers, got float32"):
         mj.evaluate(dataclasses.replace(designs[0], mapping=jnp.zeros(designs.mapping.shape[1])), space)

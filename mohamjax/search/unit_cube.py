@@ -55,7 +55,8 @@ def decode_design(x: jax.typing.ArrayLike, space: DesignSpace, genes: str = "pla
     objectives are the optimiser's to keep.
 
     Args:
-        x: `[D]` float in [0, 1], D of `design_dimensions`. With `layers`, numbers of padded layers do nothing.
+        x: `[D]` float, D of `design_dimensions`. Numbers below 0 count as 0 and numbers above 1 as 1, so that an
+            optimiser without bounds may be used. With `layers`, numbers of padded layers do nothing.
         space: from `problem.arrays`.
         genes: static, `plans` or `layers`.
 
