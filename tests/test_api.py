@@ -557,6 +557,12 @@ def test_wrong_schedules_are_refused_at_trace_time(name, value, complaint):
         jax.eval_shape(mj.simulate, **good | {name: value})
 
 
+def test_a_batch_of_no_nests_has_no_costs(problem, tables):
+    nests = jax.tree.map(lambda leaf: leaf[0, 0, :0], tables.mapping)
+    costs = mj.evaluate_mappings(nests, problem.application.unique_layers[0], "simba")
+    assert len(costs) == 0 and costs.objectives.shape == (0, 3)
+
+
 # ---------------------------------------------------------------- designs
 
 
@@ -729,6 +735,7 @@ def test_of_several_processes_the_first_writes_the_folder(result, tmp_path, monk
 
 def test_the_schedule_of_a_design_is_a_table(problem, result):
     rows = mj.timetable(result.front, 0)
+    assert rows == mj.timetable(result, 0) == mj.timetable(result, -len(result.front))
     assert {(row["network"], row["layer"]) for row in rows} == {("net", "stem"), ("net", "head")}
     assert [row["layer"] for row in rows] == ["stem", "head"] and rows[0]["end_s"] <= rows[1]["start_s"]
     latency, energy, _ = result.front.objectives[0]

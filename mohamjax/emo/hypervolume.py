@@ -18,9 +18,10 @@ def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
 
     Rows that are not strictly below the reference in every objective add 0 (so +inf or NaN rows do, which may
     serve as padding); dominated and duplicate rows add 0 by definition; an empty front has 0. A row at -inf
-    makes it infinite, a NaN in the reference makes it NaN. The rows are taken by their last objective, and each adds its own exclusive volume over
-    the profile of those before it: only positive terms, summed pairwise, so float32 keeps about six digits.
-    O(N^2) work and O(N) memory for three objectives, O(N log N) for two. Jitted; N and M are static.
+    makes it infinite, a NaN in the reference makes it NaN. The rows are taken by their last objective, and each
+    adds its own exclusive volume over the profile of those before it: only positive terms, summed pairwise, so
+    float32 keeps about six digits. O(N^2) work and O(N) memory for three objectives, O(N log N) for two. Jitted; N
+    and M are static.
     Vmappable.
 
     Args:

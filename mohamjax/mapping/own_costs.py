@@ -12,7 +12,7 @@ import numpy as np
 from jax import core as jax_core
 from numpy.typing import ArrayLike
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, wrong_type
 from mohamjax.hardware import (
     Technology,
     Template,
@@ -29,7 +29,7 @@ from mohamjax.mapping.padding import MOST_PADDED
 from mohamjax.mapping.space import layer_arrays
 from mohamjax.mapping.tables import need_children, on_own_hardware
 from mohamjax.runtime.blocks import in_blocks
-from mohamjax.runtime.struct import Rows, cast, record
+from mohamjax.runtime.struct import Rows, cast, record, take
 from mohamjax.workload import Layer, UniqueLayer, WorkloadShape
 
 
@@ -158,7 +158,7 @@ def evaluate_mappings(
 
     Raises:
         ValueError: a shape or dtype is wrong, at trace time.
-        InputError: the template does not run the layer's type.
+        InputError: the template does not run the layer's type, or mappings or layer are of another type.
 
     Examples:
         >>> nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)  # of layer 0 on template 0
@@ -166,6 +166,11 @@ def evaluate_mappings(
         >>> costs.objectives.shape, bool(jnp.all(costs.valid))
         ((16, 3), True)
     """
+    if not isinstance(mappings, Mapping):
+        remedy = "give a Mapping: of a table, of mapping_from_dict, or of struct.stack, which makes one of several"
+        raise wrong_type(mappings, "mappings", remedy)
+    if not isinstance(layer, Layer | UniqueLayer | WorkloadShape | LayerArrays):
+        raise wrong_type(layer, "layer", "give a layer of an application, such as problem.application.layers[0]")
     technology = as_technology(technology)
     if not isinstance(template, TemplateArrays):
         template = as_template(template)
@@ -201,6 +206,9 @@ def evaluate_mappings(
     dtype = arrays.machine.capacity.dtype
     technology = cast(technology, dtype)
     rows = mappings if lead else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
+    if lead == (0,):  # what is computed for a row that is not there is dropped again
+        rows = jax.tree.map(lambda leaf: jnp.ones((1, *leaf.shape[1:]), leaf.dtype), rows)
+        return take(_costs(rows, layer, arrays, technology, max_children=0, block_size=block_size), slice(0))
     costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)
     return costs if lead else jax.tree.map(lambda leaf: leaf[0], costs)
 
