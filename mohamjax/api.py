@@ -251,7 +251,8 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
     Args:
         front: what `search` returned, or its results folder.
         target: demands with commas between them, such as `latency<=33ms,area<=20mm2` or `fps:NETWORK>=30`, of latency,
-            latency:NETWORK, energy, area, power, fps and fps:NETWORK (`schedule.decision.read_target`).
+            latency:NETWORK, energy, area, power, fps, fps:NETWORK and objectives of your own
+            (`schedule.decision.read_target`).
 
     Returns:
         The decision: `.recommended` is the smallest design that keeps the target, as its row of `front.csv`; `.named`
