@@ -199,6 +199,13 @@ print("good")
         assert run(code.replace("FIRST", first)) == ["good"]
 
 
+def test_evaluations_are_counted_by_step(result):
+    ordering = result.config["ordering"]["evaluations"]
+    generations = result.history[-1]["evaluations"]
+    assert result.evaluations == {"generations": generations, "closing": 0, "ordering": ordering}
+    assert generations > 0 and ordering > 0
+
+
 def test_what_one_prints_fits_on_a_screen(problem, tables, space, designs, result, files):
     file, technology = mj.read_designs(files / "designs.json"), load_technology()
     shown = [
