@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mohamjax.api import read_schedules as read_schedules
     from mohamjax.api import schedule_jobs as schedule_jobs
     from mohamjax.api import search as search
+    from mohamjax.api import timetable as timetable
     from mohamjax.api import write_designs as write_designs
     from mohamjax.api import write_results as write_results
     from mohamjax.hardware import Memory as Memory
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from mohamjax.runtime.devices import over_devices as over_devices
     from mohamjax.runtime.programs import use_cache as use_cache
     from mohamjax.schedule import simulate as simulate
-    from mohamjax.schedule import timetable as timetable
     from mohamjax.schedule.own_measures import Limit as Limit
     from mohamjax.schedule.own_measures import Objective as Objective
     from mohamjax.search.sampling import sample_designs as sample_designs
@@ -123,7 +123,7 @@ _HOMES = {
     "search": "api",
     "sensitivities": "whatif.study",
     "simulate": "schedule",
-    "timetable": "schedule",
+    "timetable": "api",
     "uncertainty": "whatif.study",
     "use_cache": "runtime.programs",
     "what_if": "whatif.study",

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, wrong_type
 from mohamjax.hardware import (
     PackageParameters,
     Technology,
@@ -46,13 +46,14 @@ from mohamjax.mapping import (
     stacked_layers,
     tabulate,
 )
-from mohamjax.problem.design_problem import DesignProblem, search_keys
+from mohamjax.problem.design_problem import DesignProblem, as_problem, search_keys
 from mohamjax.problem.space import DesignSpace
 from mohamjax.progress import ProgressLines
 from mohamjax.reader import as_given
 from mohamjax.runtime.devices import DevicesLike, chosen_devices, is_first
 from mohamjax.runtime.struct import cast, shown_briefly
-from mohamjax.schedule import Design, DesignFile, SizedDesign, told_of_little_use
+from mohamjax.schedule import Design, DesignFile, Evaluated, SizedDesign, TimetableRow, told_of_little_use
+from mohamjax.schedule import timetable as timetable_of
 from mohamjax.schedule.decision import Decision
 from mohamjax.schedule.decision import decide as decide_rows
 from mohamjax.schedule.design import padded
@@ -82,6 +83,9 @@ def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationMode
         >>> [layer.type for layer in app.layers]
         ['conv', 'dwconv', 'conv', 'fc']
     """
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise wrong_type(path, "paths", "give paths of ONNX files")
     if not paths:
         raise InputError("no file is given", item="paths", remedy="name at least one ONNX file")
     return load_scenario(list(paths), **options)
@@ -207,7 +211,7 @@ def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | 
 
 def write_designs(
     path: str | os.PathLike[str],
-    problem: DesignProblem,
+    problem: DesignProblem | ApplicationLike,
     tables: MappingTables,
     designs: Design | SizedDesign,
     *,
@@ -219,7 +223,7 @@ def write_designs(
 
     Args:
         path: npz file.
-        problem: the problem.
+        problem: the problem; or networks, or the name or file of a scenario, for one with all else as packaged.
         tables: mappings that the designs choose from.
         designs: with a leading axis, of `sample_designs`, of a front or your own; NumPy arrays will do, also mapped.
         names: identifiers, each another; default numbers from 0.
@@ -232,7 +236,11 @@ def write_designs(
         >>> len(mj.read_designs("designs.npz"))
         64
     """
-    write_design_arrays(os.fspath(path), problem.setup, tables, designs, names=names)
+    if not isinstance(designs, Design | SizedDesign):
+        raise wrong_type(designs, "designs", "give designs of sample_designs, of a front or of a file")
+    if not isinstance(tables, MappingTables):
+        raise wrong_type(tables, "tables", "give what mj.map_layers or mj.sample_mappings returned")
+    write_design_arrays(os.fspath(path), as_problem(problem).setup, tables, designs, names=names)
 
 
 # ---------------------------------------------------------------- job scheduling
@@ -244,7 +252,8 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
     Args:
         front: what `search` returned, or its results folder.
         target: demands with commas between them, such as `latency<=33ms,area<=20mm2` or `fps:NETWORK>=30`, of latency,
-            latency:NETWORK, energy, area, power, fps and fps:NETWORK (`schedule.decision.read_target`).
+            latency:NETWORK, energy, area, power, fps, fps:NETWORK and objectives of your own
+            (`schedule.decision.read_target`).
 
     Returns:
         The decision: `.recommended` is the smallest design that keeps the target, as its row of `front.csv`; `.named`
@@ -263,13 +272,39 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
     if isinstance(front, SearchResult):
         return decide_rows(front_rows(front.front), target, lambda: front.certificate)
     if not isinstance(front, str | os.PathLike):
-        raise InputError(
-            f"is of the type {type(front).__name__}",
-            argument="front",
-            remedy="give what mj.search returned, or the path of its results folder",
-        )
+        raise wrong_type(front, "front", "give what mj.search returned, or the path of its results folder")
     results = read_results(os.fspath(front))
     return decide_rows(results.front, target, results.certificate)
+
+
+def timetable(front: SearchResult | Evaluated, row: int) -> list[TimetableRow]:
+    """The schedule of one design, layer by layer, by rising start.
+
+    Args:
+        front: what `search` returned, or its front, or any designs with their reports.
+        row: which of them.
+
+    Returns:
+        A dictionary per layer (`TimetableRow`); plain data, which `csv.DictWriter` or a data frame takes.
+
+    Raises:
+        InputError: the front is of another type, or has no such row.
+        ValueError: its schedule never ends.
+
+    Examples:
+        >>> rows = mj.timetable(result, 0)
+        >>> sorted(rows[0])
+        ['chiplet', 'end_s', 'energy_J', 'layer', 'network', 'offchip_bytes', 'start_s', 'template']
+        >>> bool(max(own["end_s"] for own in rows) == result.front.objectives[0, 0])  # the latency
+        True
+    """
+    evaluated = front.front if isinstance(front, SearchResult) else front
+    if not isinstance(evaluated, Evaluated):
+        raise wrong_type(front, "front", "give what mj.search returned, or its front")
+    if not isinstance(row, int | np.integer) or isinstance(row, bool) or not -len(evaluated) <= row < len(evaluated):
+        remedy = f"give a row of the front, 0 to {len(evaluated) - 1}"
+        raise InputError(f"is {row!r:.40}", argument="row", remedy=remedy)
+    return timetable_of(evaluated, int(row))
 
 
 def write_results(
@@ -300,6 +335,8 @@ def write_results(
         >>> mj.decide("results/toy", "area<=100mm2").recommended == mj.decide(result, "area<=100mm2").recommended
         True
     """
+    if not isinstance(result, SearchResult):
+        raise wrong_type(result, "result", "give what mj.search returned, whole: not its front alone")
     if jax.process_index() != 0:
         return
     out = prepare_folder(os.fspath(folder), "folder")
@@ -367,11 +404,6 @@ def schedule_jobs(
     return run_method(method or (chosen.methods[0] if chosen else "gsharp"), table, config, goals)
 
 
-def _problem(given: DesignProblem | ApplicationLike) -> DesignProblem:
-    """The problem that is given, or that of networks with all else as packaged."""
-    return given if isinstance(given, DesignProblem) else DesignProblem(given)
-
-
 def map_layers(
     problem: DesignProblem | ApplicationLike,
     budget: str = "small",
@@ -422,7 +454,7 @@ def map_layers(
         >>> found.count.shape  # Pareto sets: unique layers, templates
         (2, 2)
     """
-    problem = _problem(problem)
+    problem = as_problem(problem)
     chosen = mapper_preset(preset)
     if method is not None:
         own = {"preset": preset != "default", "config": config, "devices": devices, "one_axis": one_axis}
@@ -535,7 +567,7 @@ def search(
         >>> bool(jnp.allclose(best, result.front.objectives[0], rtol=1e-4))
         True
     """
-    problem = _problem(problem)
+    problem = as_problem(problem)
     problem = problem.replace(max_chiplets=settings.pop("max_chiplets")) if "max_chiplets" in settings else problem
     base = Settings.preset(None if budget is None else _budget(budget), preset=preset, seed=seed)
     if tables is not None and "every" not in settings and "remap" not in settings:

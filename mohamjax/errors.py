@@ -80,3 +80,8 @@ class InputError(ValueError):
     def reason(self) -> str:
         """The complaint without its file: what stands in a row that names the file already."""
         return str(self).removeprefix(f"{self.file}: ") if self.file else str(self)
+
+
+def wrong_type(value: object, argument: str, remedy: str) -> InputError:
+    """The complaint about an argument of a Python function that is of another type."""
+    return InputError(f"is of the type {type(value).__name__}", argument=argument, remedy=remedy)

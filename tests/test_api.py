@@ -22,6 +22,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
 from mohamjax.mapping import REASONS, told_reason
+from mohamjax.mapping.nest import pad_mapping
 from mohamjax.problem import Requirements
 from mohamjax.runtime import kept_programs as exported
 from mohamjax.runtime.struct import Rows, stack, take
@@ -198,6 +199,14 @@ print("good")
         assert run(code.replace("FIRST", first)) == ["good"]
 
 
+def test_evaluations_are_counted_by_step(result):
+    generations = result.history[-1]["evaluations"]
+    assert result.evaluations == {"generations": generations, "closing": 0, "ordering": 0}  # of one network
+    steps = {"closing": {"evaluations": 5}, "ordering": {"evaluations": 7}}
+    found = dataclasses.replace(result, config=result.config | steps)
+    assert found.evaluations == {"generations": generations, "closing": 5, "ordering": 7}
+
+
 def test_what_one_prints_fits_on_a_screen(problem, tables, space, designs, result, files):
     file, technology = mj.read_designs(files / "designs.json"), load_technology()
     shown = [
@@ -310,6 +319,21 @@ def test_template_arrays_are_built_once(problem, monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("predecessor", [7, 1, 2, -1, 0.0, "stem", True])
+def test_a_layer_waits_for_earlier_layers_of_its_network(predecessor):
+    """Neither for one that is not there, nor for itself or a later one."""
+    first, last = (Layer(name, "fc", "Gemm", WorkloadShape(K=4, C=4)) for name in ("first", "last"))
+    waits = dataclasses.replace(first, name="waits", predecessors=(predecessor,))
+    with pytest.raises(InputError, match=re.escape(f"net/waits: predecessor {predecessor!r} of layer 1 is no earlier")):
+        Network("net", (first, waits, last))
+
+
+def test_networks_of_an_application_have_their_own_names():
+    (network,) = toy().networks
+    with pytest.raises(InputError, match="application two: 2 networks are called 'net'; give every network"):
+        ApplicationModel("two", (network, network))
+
+
 # ---------------------------------------------------------------- mappings
 
 
@@ -367,6 +391,34 @@ def test_genes_that_mean_no_design_cost_infinitely_much(designs, space, gene, va
     assert np.isfinite(jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)).all()
 
 
+def test_evaluation_has_derivatives_in_both_modes(problem, tables):
+    """By bandwidth, for which the timeline is differentiated, and by hop energy."""
+    with jax.enable_x64(True):
+        space = problem.arrays(tables, dtype=jnp.float64)
+        designs = mj.sample_designs(jax.random.key(0), space, 16)
+
+        def scaled(by, design):
+            package = space.evaluation.package
+            package = dataclasses.replace(
+                package, interface_bandwidth=package.interface_bandwidth * by[0], hop_energy=package.hop_energy * by[1]
+            )
+            return mj.evaluate(
+                design, dataclasses.replace(space, evaluation=dataclasses.replace(space.evaluation, package=package))
+            )
+
+        at, step = jnp.asarray([0.3, 1.0]), 1e-6
+        values = jax.jit(jax.vmap(scaled, (None, 0)))
+        differences = np.stack(
+            [(values(at + d, designs) - values(at - d, designs)) / (2 * step) for d in step * np.eye(2)], axis=-1
+        )
+        assert (differences[:, 0, 0] < 0).all() and (differences[:, 1, 1] >= 0).all() and differences[:, 1, 1].any()
+        for mode in (jax.jacfwd, jax.jacrev):
+            each = jax.jit(jax.vmap(mode(scaled), (None, 0)))(at, designs)
+            np.testing.assert_allclose(each, differences, rtol=1e-5, atol=1e-12)
+        whole = jax.jit(jax.grad(lambda by: values(by, designs)[:, 0].sum()))(at)
+        np.testing.assert_allclose(whole, differences[:, 0].sum(axis=0), rtol=1e-5, atol=1e-12)
+
+
 def test_mappings_are_swept_over_technologies(problem, tables):
     """By the name of a template too."""
     nest = jax.tree.map(lambda leaf: leaf[0, 0, 0], tables.mapping)
@@ -390,8 +442,46 @@ def test_factors_that_do_not_fit_the_layer_are_told(problem, tables):
     assert len(set(sentences)) == len(REASONS) and sentences[0] == "valid"
     both = sentences[REASONS.index("capacity+instances")]
     assert both == f"{sentences[REASONS.index('capacity')]}, and {sentences[REASONS.index('instances')]}"
-    with pytest.raises(ValueError, match="from -1 to 11"):
+    with pytest.raises(ValueError, match="from -4 to 11"):
         told_reason(12)
+
+
+@pytest.mark.parametrize(
+    ("field", "spoil", "reason"),
+    [
+        ("temporal", lambda leaf: -leaf, -2),
+        ("spatial", lambda leaf: -leaf, -2),
+        ("spatial", lambda leaf: 0 * leaf, -2),
+        ("order", lambda leaf: 0 * leaf, -3),
+        ("order", lambda leaf: leaf + 50, -3),
+        ("order", lambda leaf: leaf - 1, -3),
+        ("spatial_order", lambda leaf: 0 * leaf, -3),
+        ("spatial_order", lambda leaf: leaf.at[..., 0].set(leaf[..., 1]), -3),
+        # 65,537^2 * 65,535^2 is 1 in 32 bits, and so is their product with a bound the bound.
+        ("temporal", lambda leaf: leaf.at[..., :4, 1].multiply(jnp.asarray([65537, 65537, 65535, 65535])), -1),
+    ],
+)
+def test_arrays_that_are_no_loop_nest_are_refused(problem, tables, field, spoil, reason):
+    nests = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, 0]), tables.mapping)
+    layer = problem.application.unique_layers[0]
+    assert (mj.evaluate_mappings(nests, layer, "simba").reason == 0).all()
+    spoilt = dataclasses.replace(nests, **{field: spoil(getattr(nests, field))})
+    costs = mj.evaluate_mappings(spoilt, layer, "simba")
+    assert not costs.valid.any() and jnp.isinf(costs.objectives).all()
+    assert (costs.reason == reason).all(), told_reason(costs.reason[0])
+
+
+def test_loops_of_a_level_that_is_padding_are_refused(problem, tables):
+    """Timeloop's counts would leave them out."""
+    layer, levels = problem.application.unique_layers[0], len(problem.templates[0].levels)
+    nest = pad_mapping(jax.tree.map(lambda leaf: leaf[0, 0, 0], tables.mapping), levels + 1)
+    assert mj.evaluate_mappings(nest, layer, "simba").valid
+    level, dim = np.argwhere(nest.temporal > 1)[0]
+    moved = nest.temporal.copy()
+    moved[levels, dim], moved[level, dim] = moved[level, dim], 1
+    costs = mj.evaluate_mappings(dataclasses.replace(nest, temporal=moved), layer, "simba")
+    assert not costs.valid and costs.reason == -4
+    assert told_reason(costs.reason) == "a level that the template does not have has loops"
 
 
 def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space):
@@ -412,6 +502,29 @@ def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space)
         mj.evaluate(designs, space)
     with pytest.raises(ValueError, match=r"design\.order"):
         jax.jit(mj.evaluate)(dataclasses.replace(designs[0], order=jnp.arange(7)), space)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("interface_bandwidth", np.ones(3, np.float32), "interface_bandwidth: expected shape (4,), got (3,)"),
+        ("interface_bandwidth", np.ones(5, np.float32), "interface_bandwidth: expected shape (4,), got (5,)"),
+        ("interface_bandwidth", np.float32(1), "interface_bandwidth: expected shape (4,), got ()"),
+        ("interface_bandwidth", np.ones(4, np.int32), "interface_bandwidth: expected floats, got int32"),
+        ("hop_energy", np.ones(1, np.float32), "hop_energy: expected shape (), got (1,)"),
+    ],
+)
+def test_figures_of_a_package_have_its_shapes(designs, space, name, value, complaint):
+    def other(space, value):
+        package = dataclasses.replace(space.evaluation.package, **{name: value})
+        return dataclasses.replace(space, evaluation=dataclasses.replace(space.evaluation, package=package))
+
+    for use in (mj.evaluate, mj.report):
+        with pytest.raises(ValueError, match=re.escape(f"space.evaluation.package.{complaint}")):
+            jax.eval_shape(lambda value, use=use: use(designs[0], other(space, value)), value)
+    if value.shape in ((3,), (5,)):  # the space may be traced; then the package that is there says what is needed
+        found = jax.jit(mj.evaluate)(designs[0], other(space, value))
+        assert bool(jnp.isinf(found).all()) == (value.shape == (3,))
 
 
 def test_wrong_dtypes_are_refused_at_trace_time(problem, tables, designs, space):
@@ -450,6 +563,12 @@ def test_wrong_schedules_are_refused_at_trace_time(name, value, complaint):
     jax.eval_shape(mj.simulate, **good)
     with pytest.raises(ValueError, match=re.escape(complaint)):
         jax.eval_shape(mj.simulate, **good | {name: value})
+
+
+def test_a_batch_of_no_nests_has_no_costs(problem, tables):
+    nests = jax.tree.map(lambda leaf: leaf[0, 0, :0], tables.mapping)
+    costs = mj.evaluate_mappings(nests, problem.application.unique_layers[0], "simba")
+    assert len(costs) == 0 and costs.objectives.shape == (0, 3)
 
 
 # ---------------------------------------------------------------- designs
@@ -624,6 +743,7 @@ def test_of_several_processes_the_first_writes_the_folder(result, tmp_path, monk
 
 def test_the_schedule_of_a_design_is_a_table(problem, result):
     rows = mj.timetable(result.front, 0)
+    assert rows == mj.timetable(result, 0) == mj.timetable(result, -len(result.front))
     assert {(row["network"], row["layer"]) for row in rows} == {("net", "stem"), ("net", "head")}
     assert [row["layer"] for row in rows] == ["stem", "head"] and rows[0]["end_s"] <= rows[1]["start_s"]
     latency, energy, _ = result.front.objectives[0]
@@ -736,6 +856,11 @@ def test_designs_of_a_file_keep_their_objectives(files, result):
     found = jax.jit(jax.vmap(mj.evaluate, (0, None)))(own.designs, own.space)
     np.testing.assert_allclose(found, result.front.objectives, rtol=1e-4)
     assert mj.read_schedules(files / "designs.json").names == own.names
+    for gene in ("order", "assignment", "mapping", "template"):
+        np.testing.assert_array_equal(getattr(own.designs, gene), getattr(own.designs.design, gene))
+    found = jax.jit(mj.report)(own.designs[0], own.space)
+    use = utilisation.layer_use(own.problem.application, own.tables, own.designs[0], found)
+    assert use.utilisation.shape == (2,) and (use.utilisation > 0).all()
 
 
 def test_stated_sizes_count(files, tmp_path):

@@ -1,6 +1,7 @@
 """Which design of a front keeps a target."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from mohamjax.cli import main
 from mohamjax.cli.tables import decision_table
 from mohamjax.errors import InputError
 from mohamjax.schedule import Certificate, FrontBounds
-from mohamjax.schedule.decision import STEP, decide, networks_of, read_target
+from mohamjax.schedule.decision import STEP, decide, networks_of, own_columns, read_target
 
 numbers = st.floats(1e-6, 1e3)
 
@@ -86,6 +87,33 @@ def test_a_period_can_be_demanded_where_it_was_searched():
     assert decide(rows, "period<=10ms").missed == "period<=10ms (it reaches 30 ms)"
     with pytest.raises(InputError, match="names what was not searched"):
         decide([row(0, 0.05, 1.0, 3.0)], "period<=33ms")
+
+
+def test_an_objective_of_ones_own_can_be_demanded():
+    """By its name, with its unit or without, or by its column; what is zero or less keeps every bound."""
+    own = [{"edp_Js": 0.02, "peak": 3.0, "my-own_mm2": -1.0}, {"edp_Js": 0.01, "peak": 4.0, "my-own_mm2": 5.0}]
+    rows = [{**row(i, 0.05, 1.0, 3.0), "worst_lateness_s": 1.0, **more} for i, more in enumerate(own)]
+    assert own_columns(rows) == ["edp_Js", "peak", "my-own_mm2"]
+    for demand in ("edp<=0.01", "edp<=1e-2 J s", "edp<=0.01Js", "edp_Js<=0.01", "edp_Js<=.01 J s"):
+        assert decide(rows, demand).kept == (1,)
+    assert decide(rows, "peak<=3,edp<=1").kept == decide(rows, "my-own<=2").kept == (0,)
+    assert decide(rows, "edp<=0.005 J s").missed == "edp<=0.005 J s (it reaches 0.01 J s)"
+    nothing = decide(rows, "edp<=0.005", certificate_of(rows))
+    assert nothing.nearest == 1 and nothing.hopeless is None
+    for demand, told in (
+        ("my-own>=2", "demands the wrong side of my-own; write my-own<="),
+        ("edp<=1ms", "has the unit 'ms'; leave it out: edp_Js has a unit of its own"),
+        ("edp:a<=1", "is of one network"),
+        ("edp<=0", "demands 0; give a number above 0"),
+        ("epd<=1", "names nothing that a design has"),
+        ("worst_lateness_s<=2", "names nothing that a design has"),
+    ):
+        with pytest.raises(InputError, match=re.escape(told)):
+            decide(rows, demand)
+    twice = [{**one, "edp_max": 1.0} for one in rows]
+    with pytest.raises(InputError, match="may mean several objectives; write edp_Js or edp_max for edp"):
+        decide(twice, "edp<=1")
+    assert decide(twice, "edp_max<=1").kept == (0, 1)
 
 
 def test_of_equal_areas_the_better_design_is_named():

@@ -61,6 +61,11 @@ def test_rows_that_add_nothing(m):
         assert float(emo.hypervolume(none, reference)) == 0
 
 
+@pytest.mark.parametrize("rows", [0, 2])
+def test_a_reference_that_is_no_number_has_no_volume(rows):
+    assert np.isnan(emo.hypervolume(np.zeros((rows, 2)), np.array([1.0, np.nan])))
+
+
 def test_unbounded_volumes_are_infinite_not_nan():
     assert float(emo.hypervolume(np.array([[-np.inf, 0.5, 0.5], [0.1, 0.1, 0.1]]), np.ones(3))) == np.inf
     assert float(emo.hypervolume(np.array([[0.5, 0.5]]), np.array([np.inf, 1.0]))) == np.inf

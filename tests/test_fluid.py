@@ -191,6 +191,51 @@ def test_equals_the_plain_simulation(case):
         np.testing.assert_allclose(found.makespan, float(plain.makespan), rtol=tolerance)
 
 
+def _scaled_by(logs, *arguments):
+    """Starts and ends with durations, bytes and bandwidths scaled by `exp` of numbers of their own."""
+    duration, traffic, *rest, shared, private, mask = arguments
+
+    def scaled(x, log):  # what is infinite stays so, and has no derivative
+        finite = jnp.isfinite(x)
+        return jnp.where(finite, jnp.where(finite, x, 1.0) * jnp.exp(log), x)
+
+    duration, traffic, shared, private = map(scaled, (duration, traffic, shared, private), logs)
+    found = fluid.simulate(duration, traffic, *rest, shared, private, mask)
+    return jnp.stack([found.start, found.end])
+
+
+@jax.jit
+def _derivatives(logs, direction, arguments):
+    """Along a direction: forward, reverse, and differences to the right and to the left."""
+
+    def along(step):
+        return _scaled_by(jax.tree.map(lambda x, d: x + step * d, logs, direction), *arguments)
+
+    forward = jax.jvp(along, (0.0,), (1.0,))[1]
+    reverse = jax.jacrev(along)(0.0)
+    here = along(0.0)
+    step = 1e-6
+    return forward, reverse, (along(step) - here) / step, (here - along(-step)) / step
+
+
+@settings(max_examples=40, deadline=None)
+@given(schedules(), st.integers(0, 2**32 - 1))
+def test_derivatives_are_those_of_differences(case, seed):
+    """In durations, bytes and bandwidths, in both modes; but at kinks, where the differences to both sides differ."""
+    with jax.enable_x64(True):
+        arguments = _arguments(case, _JOBS, _ACCELERATORS, _RESOURCES, np.float64)
+        random = np.random.default_rng(seed)
+        values = arguments[0], arguments[1], arguments[6], arguments[7]
+        logs = tuple(0.2 * random.standard_normal(x.shape) for x in values)
+        direction = tuple(random.standard_normal(x.shape) for x in values)
+        forward, reverse, right, left = jax.tree.map(np.asarray, _derivatives(logs, direction, arguments))
+        scale = 1.0 + np.abs(right)
+        smooth = np.abs(right - left) < 1e-4 * scale
+        np.testing.assert_allclose(forward[smooth] / scale[smooth], right[smooth] / scale[smooth], atol=1e-3)
+        np.testing.assert_allclose(reverse, forward, rtol=1e-9, atol=1e-9)
+        assert smooth[1, np.asarray(case["order"])[0]], "the first job ends smoothly, or nothing was compared"
+
+
 @settings(max_examples=60, deadline=None)
 @given(schedules())
 def test_starts_and_ends_obey_the_rules(case):

@@ -168,6 +168,11 @@ def test_exponents_fit_the_objectives():
     for weights, wanted in (((1, 1, 1), "are 3, there are 2"), ((1, 1), "lateness an exponent")):
         with pytest.raises(InputError, match=wanted):
             dataclasses.replace(goals, weights=weights).check(problem)
+    for weight in (np.nan, np.inf, -1, "a", True, None):
+        with pytest.raises(InputError, match=r"argument `weights`: hold .*; give finite exponents of 0 or more"):
+            dataclasses.replace(goals, weights=(0, weight)).check(problem)
+    with pytest.raises(InputError, match="argument `weights`: are all 0"):
+        dataclasses.replace(goals, weights=(0, 0.0)).check(problem)
     dataclasses.replace(goals, weights=(0, 1)).check(problem)
     with pytest.raises(InputError, match="objective is 'latency'; use front, product, lateness, energy"):
         MohamConfig(objectives=("lateness", "energy"), objective="latency")

@@ -172,6 +172,7 @@ def test_a_search_ends_with_it():
     without, with_it, again = searched(0), searched(4), searched(4)
     assert "ordering" not in without.config
     assert with_it.config["ordering"]["changed"] > 0 and with_it.timings["ordering_s"] > 0
+    assert with_it.evaluations["ordering"] == with_it.config["ordering"]["evaluations"] > 0
     assert with_it.config["ordering"] == again.config["ordering"]
     assert np.array_equal(with_it.front.objectives, again.front.objectives)
     assert np.array_equal(with_it.front.designs.order, again.front.designs.order)

@@ -161,6 +161,9 @@ def test_limits_of_values_of_any_sign(values, bound):
 @pytest.mark.slow
 def test_values_without_a_logarithm_are_said(given):
     small = SIZES | {"generations": 1}
+    never = mj.Limit("x", lambda report: report.objectives[0] * jnp.nan, 1)
+    with pytest.raises(InputError, match=r"limits\.own\.x: its function gave NaN for all of the"):
+        mj.search(*given, "tiny", limits=never, **small)
     nothing = mj.Objective("x", lambda report: report.objectives[0] * jnp.nan, (1, 2))
     with pytest.raises(InputError, match="own:x is nan of"):
         mj.search(*given, "tiny", objectives=("latency", nothing), **small)

@@ -18,9 +18,10 @@ def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
 
     Rows that are not strictly below the reference in every objective add 0 (so +inf or NaN rows do, which may
     serve as padding); dominated and duplicate rows add 0 by definition; an empty front has 0. A row at -inf
-    makes it infinite. The rows are taken by their last objective, and each adds its own exclusive volume over
-    the profile of those before it: only positive terms, summed pairwise, so float32 keeps about six digits.
-    O(N^2) work and O(N) memory for three objectives, O(N log N) for two. Jitted; N and M are static.
+    makes it infinite, a NaN in the reference makes it NaN. The rows are taken by their last objective, and each
+    adds its own exclusive volume over the profile of those before it: only positive terms, summed pairwise, so
+    float32 keeps about six digits. O(N^2) work and O(N) memory for three objectives, O(N log N) for two. Jitted; N
+    and M are static.
     Vmappable.
 
     Args:
@@ -53,14 +54,14 @@ def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
 def _hypervolume(f: jax.Array, reference: jax.Array) -> jax.Array:
     n, m = f.shape
     if n == 0:
-        return jnp.zeros((), f.dtype)
+        return jnp.where(jnp.any(jnp.isnan(reference)), jnp.nan, jnp.zeros((), f.dtype))
     inside = jnp.all(f < reference, axis=1)
     extent = reference - f
     unbounded = jnp.any(inside & jnp.any(jnp.isinf(extent), axis=1))
     # Rows that add nothing lie on the reference; so does everything where the volume is infinite anyway.
     extent = jnp.where((inside & ~unbounded)[:, None], extent, 0)
     volume = (_length, _area, _volume)[m - 1](extent)
-    return jnp.where(unbounded, jnp.inf, volume)
+    return jnp.where(jnp.any(jnp.isnan(reference)), jnp.nan, jnp.where(unbounded, jnp.inf, volume))
 
 
 def _length(extent: jax.Array) -> jax.Array:

@@ -14,8 +14,10 @@ from mohamjax.mapper.problems import map_spaces
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
 from mohamjax.mapping.space import MapSpace, decode, sample
 from mohamjax.mapping.tables import assemble, column_shapes
-from mohamjax.problem.design_problem import DesignProblem
+from mohamjax.problem.design_problem import DesignProblem, as_problem
+from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import cast, take
+from mohamjax.workload import ApplicationLike
 
 
 @functools.partial(jax.jit, static_argnames="count")
@@ -31,7 +33,7 @@ def _drawn(key: jax.Array, space: MapSpace, *, count: int) -> Mapping:
 _ROUNDS = 4  # of as many draws as mappings are wanted
 
 
-def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> MappingTables:
+def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: int = 0) -> MappingTables:
     """Random valid mappings of every layer on every template that runs it, instead of a mapper's sets: no search.
 
     They cover the layers' own bounds; none is padded. Of equal loop nests in a set, which may order loops of bound 1
@@ -39,7 +41,7 @@ def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> Mappin
     Small map spaces yield fewer than `count`.
 
     Args:
-        problem: the problem.
+        problem: the problem; or networks, or the name or file of a scenario, for one with all else as packaged.
         count: M, mappings of a set at most.
         seed: of all randomness; the draws of a set depend only on the seed and on its indices.
 
@@ -47,15 +49,18 @@ def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> Mappin
         Tables `[U, T, M, ...]` like those of `map_layers`, sets ordered by latency, but not Pareto sets.
 
     Raises:
-        InputError: `count` is below 1, or some layer has no valid mapping among the draws.
+        InputError: `count` is no whole number of at least 1, `seed` is none, or some layer has no valid mapping among
+            the draws.
 
     Examples:
         >>> tables = mj.sample_mappings(problem, count=16, seed=0)
         >>> tables.cycles.shape, int(tables.count.max())
         ((2, 2, 16), 16)
     """
-    if count < 1:
-        raise InputError(f"is {count}", item="count", remedy="ask for 1 mapping or more")
+    if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+        raise InputError(f"is {count!r:.40}", argument="count", remedy="ask for 1 mapping or more, a whole number")
+    check_seed(seed)
+    problem = as_problem(problem)
     layers, templates = problem.application.unique_layers, problem.resolved.templates
     arrays = jax.device_get(problem.template_arrays())
     technology = cast(problem.technology, jnp.float32)

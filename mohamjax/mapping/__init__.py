@@ -18,7 +18,7 @@ from mohamjax.mapping.cost import (
 from mohamjax.mapping.explain import explain, explanation_text
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict, mappings_to_dicts
-from mohamjax.mapping.own_costs import told_reason
+from mohamjax.mapping.own_costs import MappingCosts, told_reason
 from mohamjax.mapping.predict import Sample, predict
 from mohamjax.mapping.space import (
     Constraints,
@@ -43,6 +43,7 @@ __all__ = [
     "Evaluation",
     "LayerArrays",
     "Mapping",
+    "MappingCosts",
     "MappingTables",
     "OwnHardware",
     "Sample",

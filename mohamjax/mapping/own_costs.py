@@ -12,7 +12,7 @@ import numpy as np
 from jax import core as jax_core
 from numpy.typing import ArrayLike
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, wrong_type
 from mohamjax.hardware import (
     Technology,
     Template,
@@ -29,7 +29,7 @@ from mohamjax.mapping.padding import MOST_PADDED
 from mohamjax.mapping.space import layer_arrays
 from mohamjax.mapping.tables import need_children, on_own_hardware
 from mohamjax.runtime.blocks import in_blocks
-from mohamjax.runtime.struct import Rows, cast, record
+from mohamjax.runtime.struct import Rows, cast, record, take
 from mohamjax.workload import Layer, UniqueLayer, WorkloadShape
 
 
@@ -48,7 +48,8 @@ class MappingCosts(Rows):
         capacity: `[V]` float, words per instance of the minimal hardware; inf where unlimited.
         fanout: `[V, 2]` float, its fanout.
         reason: `[]` int32, 0, or why the template is too small, an index into `mapping.REASONS`; -1 where the factors
-            multiply to neither. `mapping.told_reason` makes a sentence of it.
+            multiply to neither, -2 to -4 where the arrays are no loop nest. `mapping.told_reason` makes a sentence of
+            it.
     """
 
     valid: jax.Array
@@ -79,6 +80,15 @@ _TOLD = {
 }
 
 
+_UNFIT = {
+    -1: "the factors of a dimension multiply neither to the layer's bound nor to a padded one",
+    -2: "a factor is below 1",
+    -3: "the order of a level's loops is no permutation of the dimensions",
+    -4: "a level that the template does not have has loops",
+}
+"""What is told of nests before any template is looked at."""
+
+
 def told_reason(reason: int | ArrayLike) -> str:
     """A sentence for a code of `MappingCosts.reason`.
 
@@ -90,11 +100,33 @@ def told_reason(reason: int | ArrayLike) -> str:
         'a level does not hold the words that the nest keeps there'
     """
     code = int(np.asarray(reason))
-    if code == -1:
-        return "the factors of a dimension multiply neither to the layer's bound nor to a padded one"
+    if code in _UNFIT:
+        return _UNFIT[code]
     if not 0 <= code < len(REASONS):
-        raise ValueError(f"reason: expected a code from -1 to {len(REASONS) - 1}, got {code}")
+        raise ValueError(f"reason: expected a code from {min(_UNFIT)} to {len(REASONS) - 1}, got {code}")
     return ", and ".join(_TOLD[part] for part in REASONS[code].split("+"))
+
+
+def _unfit(layer: LayerArrays, nests: Mapping, level_mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Which nests are none of the layer, a code of `_UNFIT` or 0, and which cover a padded bound, `[B]`; batch last.
+
+    The mapper's own nests are sound by construction, so that `evaluate_batch` need not look.
+    """
+    factors = jnp.prod(nests.temporal, axis=0) * jnp.prod(nests.spatial, axis=(0, 1))
+    # Integers wrap around beyond 2^31, where a product could come out as a bound by chance; this one does not.
+    size = jnp.prod(nests.temporal.astype(float), axis=0) * jnp.prod(nests.spatial.astype(float), axis=(0, 1))
+    bounds = jnp.asarray(layer.bounds)[:, None]
+    whole = (factors >= bounds) & (factors <= bounds * MOST_PADDED) & (size <= bounds * (MOST_PADDED + 0.01))
+    nested = jnp.concatenate([nests.temporal[None], nests.spatial])  # [3, V, D, B]
+    orders = jnp.concatenate([nests.order[None], nests.spatial_order])
+    # D powers of two below 2^D add up to 2^D - 1 only if each is there once.
+    dims = orders.shape[2]
+    bits = jnp.where((orders >= 0) & (orders < dims), 1 << jnp.clip(orders, 0, dims - 1), 0)
+    permuted = jnp.all(jnp.sum(bits, axis=2) == (1 << dims) - 1, axis=(0, 1))
+    beyond = jnp.any((nested > 1) & ~level_mask[:, None, None], axis=(0, 1, 2))
+    faults = ((jnp.any(nested < 1, axis=(0, 1, 2)), -2), (~permuted, -3), (~jnp.all(whole, axis=0), -1), (beyond, -4))
+    code = jnp.select([fault for fault, _ in faults], [jnp.int32(number) for _, number in faults], jnp.int32(0))
+    return code, jnp.any(factors > bounds, axis=0)
 
 
 def evaluate_mappings(
@@ -126,7 +158,7 @@ def evaluate_mappings(
 
     Raises:
         ValueError: a shape or dtype is wrong, at trace time.
-        InputError: the template does not run the layer's type.
+        InputError: the template does not run the layer's type, or mappings or layer are of another type.
 
     Examples:
         >>> nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)  # of layer 0 on template 0
@@ -134,6 +166,11 @@ def evaluate_mappings(
         >>> costs.objectives.shape, bool(jnp.all(costs.valid))
         ((16, 3), True)
     """
+    if not isinstance(mappings, Mapping):
+        remedy = "give a Mapping: of a table, of mapping_from_dict, or of struct.stack, which makes one of several"
+        raise wrong_type(mappings, "mappings", remedy)
+    if not isinstance(layer, Layer | UniqueLayer | WorkloadShape | LayerArrays):
+        raise wrong_type(layer, "layer", "give a layer of an application, such as problem.application.layers[0]")
     technology = as_technology(technology)
     if not isinstance(template, TemplateArrays):
         template = as_template(template)
@@ -169,6 +206,9 @@ def evaluate_mappings(
     dtype = arrays.machine.capacity.dtype
     technology = cast(technology, dtype)
     rows = mappings if lead else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
+    if lead == (0,):  # what is computed for a row that is not there is dropped again
+        rows = jax.tree.map(lambda leaf: jnp.ones((1, *leaf.shape[1:]), leaf.dtype), rows)
+        return take(_costs(rows, layer, arrays, technology, max_children=0, block_size=block_size), slice(0))
     costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)
     return costs if lead else jax.tree.map(lambda leaf: leaf[0], costs)
 
@@ -186,20 +226,18 @@ def _costs(
     def block(nests: Mapping) -> MappingCosts:
         last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), nests)
         own = on_own_hardware(layer, last, template, technology, max_children=max_children)
-        factors = jnp.prod(last.temporal, axis=0) * jnp.prod(last.spatial, axis=(0, 1))
-        bounds = jnp.asarray(layer.bounds)[:, None]
-        whole = jnp.all((factors >= bounds) & (factors <= bounds * MOST_PADDED), axis=0)
-        valid = whole & (own.reason == 0)
+        unfit, padded = _unfit(layer, last, template.machine.level_mask)
+        valid = (unfit == 0) & (own.reason == 0)
         machine = own.machine
         costs: dict[str, Any] = {
             "valid": valid,
-            "padded": whole & jnp.any(factors > bounds, axis=0),
+            "padded": (unfit == 0) & padded,
             "objectives": jnp.where(valid, jnp.stack([own.cycles.onchip, own.energy.total, own.area]), jnp.inf),
             "cycles": own.cycles.total,
             "offchip_bytes": offchip_bytes(own.counts, machine),
             "capacity": own.capacity,
             "fanout": own.fanout,
-            "reason": jnp.where(whole, own.reason, -1),
+            "reason": jnp.where(unfit == 0, own.reason, unfit),
         }
         return MappingCosts(**jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), costs))
 

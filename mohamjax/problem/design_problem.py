@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, wrong_type
 from mohamjax.hardware import (
     PackageParameters,
     Technology,
@@ -39,6 +39,7 @@ from mohamjax.problem.requirements import Requirements, load_requirements
 from mohamjax.problem.resolved import LIMIT_TOLERANCE, ResolvedRequirements, resolve
 from mohamjax.problem.space import DesignSpace, Genetics, MeasureArrays, mapping_transform, random_orders
 from mohamjax.reader import as_given
+from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import cast, put
 from mohamjax.schedule import CYCLE_S, evaluation_arrays, isolated_cycles
 from mohamjax.schedule.ensemble import models_of, own_tables
@@ -53,7 +54,12 @@ ORDERS = 512
 
 
 def search_keys(seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Keys of a search's mapper, of its random orders and of its generations."""
+    """Keys of a search's mapper, of its random orders and of its generations.
+
+    Raises:
+        InputError: it is no seed.
+    """
+    check_seed(seed)
     mapping, space, generations = jax.random.split(jax.random.key(seed), 3)
     return mapping, space, generations
 
@@ -213,7 +219,8 @@ class DesignProblem:
             given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, as in `evaluation_arrays`.
 
         Raises:
-            InputError: the tables are of another problem, or float64 is asked for without x64 mode.
+            InputError: the tables are none, or of another problem; the dtype is neither float32 nor float64, or float64
+                without x64 mode; the seed is none.
 
         Examples:
             >>> space = problem.arrays(tables)
@@ -221,7 +228,7 @@ class DesignProblem:
             Array([4., 4., 4., 4.], dtype=float32)
         """
         check_tables(tables, self.setup)
-        dtype = jnp.dtype(dtype)
+        dtype = _float_dtype(dtype)
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             raise InputError(
                 f"{dtype} is not there", item="dtype", remedy="make the space inside `with jax.enable_x64(True):`"
@@ -328,6 +335,26 @@ class DesignProblem:
         )
 
 
+def as_problem(given: DesignProblem | ApplicationLike) -> DesignProblem:
+    """The problem that is given, or that of networks with all else as packaged."""
+    return given if isinstance(given, DesignProblem) else DesignProblem(given)
+
+
+def _float_dtype(given: Any) -> np.dtype:
+    """The dtype of an evaluation.
+
+    Raises:
+        InputError: it is none; counts of words do not fit fewer bits.
+    """
+    try:
+        dtype = np.dtype(given)
+    except TypeError:
+        dtype = None
+    if dtype not in (np.float32, np.float64):
+        raise InputError(f"is {given!r:.60}", argument="dtype", remedy="give float32 or float64")
+    return np.dtype(dtype)
+
+
 def _urgency(setup: Setup, tables: MappingTables, goals: Goals, padded: int) -> jax.Array | None:
     """`Genetics.urgency`: how much earlier than the longest deadline a layer's network has its own.
 
@@ -353,8 +380,10 @@ def check_tables(tables: MappingTables, setup: Setup) -> None:
         setup: networks, and templates in the order that the tables should have.
 
     Raises:
-        InputError: they are of other unique layers or templates, or have fewer levels than a template.
+        InputError: they are no tables, of other unique layers or templates, or have fewer levels than a template.
     """
+    if not isinstance(tables, MappingTables):
+        raise wrong_type(tables, "tables", "give what mj.map_layers or mj.sample_mappings returned")
     expected = len(setup.application.unique_layers), len(setup.templates)
     if np.shape(tables.count) != expected:
         raise InputError(

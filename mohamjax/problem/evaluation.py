@@ -7,6 +7,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core as jax_core
 
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.checks import check_arrays
@@ -33,7 +34,28 @@ def _checked(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, 
         wanted = (*tiles, space.evaluation.tables.capacity.shape[-1])
         sizes = {"capacity": sized.capacity, "fanout": sized.fanout}
         check_arrays("design.", sizes, {"capacity": wanted, "fanout": (*wanted, 2)}, {})
+    _check_package(space)
     return jax.tree.map(jnp.asarray, genes), sized
+
+
+def _check_package(space: DesignSpace) -> None:
+    """Complains about figures of the package, which users replace, that are of other shapes or integers."""
+    package = space.evaluation.package
+    interfaces = _interfaces(space)
+    if isinstance(interfaces, jax_core.Tracer):  # known at run time only, see `_fits`
+        rows = np.shape(package.interface_bandwidth)[:1] or ("interfaces",)
+    else:
+        rows = (int(interfaces),)
+    shapes = dict.fromkeys(("link_bandwidth", "dram_bandwidth", "hop_energy", "tile_area"), ())
+    shapes = {"interface_bandwidth": rows, **shapes}
+    arrays = {name: getattr(package, name) for name in shapes}
+    check_arrays("space.evaluation.package.", arrays, shapes, dict.fromkeys(shapes, float))
+
+
+def _interfaces(space: DesignSpace) -> jax.Array | np.integer:
+    """`[]` int32, memory interfaces of the package that has most of them."""
+    counts = space.evaluation.package.tables.interfaces
+    return jnp.max(counts) if isinstance(counts, jax_core.Tracer) else np.max(np.asarray(counts))
 
 
 def _stated(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, tuple[jax.Array, jax.Array] | None]:
@@ -57,7 +79,8 @@ def _fits(genes: Design, sizes: tuple[jax.Array, jax.Array] | None, space: Desig
     evaluation = space.evaluation
     unique, mask = evaluation.unique, evaluation.layer_mask
     found = sound_genes(genes, unique, space.genetics.count)
-    sound = found.listed & found.known.all() & (found.mapped | ~mask).all()
+    served = _interfaces(space) <= np.shape(evaluation.package.interface_bandwidth)[0]
+    sound = served & found.listed & found.known.all() & (found.mapped | ~mask).all()
     design = genes if sizes is None else SizedDesign(design=genes, capacity=sizes[0], fanout=sizes[1])
     return jnp.asarray(sound & mappings_fit(design, evaluation.tables, unique, mask))
 
@@ -74,7 +97,8 @@ def report(design: Design | SizedDesign, space: DesignSpace) -> DesignReport:
         space: from `problem.arrays`, or of a file that was read.
 
     Raises:
-        ValueError: the design has other shapes than the space, or no integers, at trace time.
+        ValueError: the design has other shapes than the space, or no integers, or a figure of the space's package has
+            another shape, at trace time.
 
     Examples:
         >>> detail = jax.jit(mj.report)(designs[3], space)
@@ -102,7 +126,9 @@ def evaluate(design: Design | SizedDesign, space: DesignSpace) -> jax.Array:
         `[3]` float in the dtype of the space; all infinite where the design cannot run (`report` says what that means).
 
     Raises:
-        ValueError: the design has other shapes than the space, or no integers, at trace time.
+        ValueError: the design has other shapes than the space, or no integers, or a figure of the space's package has
+            another shape, at trace time. Where the space is traced, too few memory interfaces make every design
+            infinitely dear instead.
 
     Examples:
         >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)

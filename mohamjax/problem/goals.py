@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import numbers
 from typing import Any
 
 import jax
@@ -69,6 +71,14 @@ class Goals:
                 argument="weights",
                 remedy="give an exponent for each",
             )
+        for weight in self.weights:
+            number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
+            if not (number and 0 <= weight < math.inf):
+                raise InputError(
+                    f"hold {weight!r:.40}", argument="weights", remedy="give finite exponents of 0 or more, one not 0"
+                )
+        if not any(self.weights):
+            raise InputError("are all 0", argument="weights", remedy="give what is to be minimised an exponent above 0")
         for name, weight in zip(self.objectives, self.weights, strict=True):
             if weight and not measure_named(name).log:
                 raise InputError(

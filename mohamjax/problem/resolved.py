@@ -356,6 +356,9 @@ class Demand:
         return f"{self.key} {text} (at {'most' if self.upper else 'least'} {bound})"
 
 
+_OWN_LIMIT = "limits.own."
+"""What stands before the names of limits of a user's own."""
+
 _TENANT_KEYS = tuple(f"limits.{name}" for name in TENANT_LIMITS)
 """Those of which zero and less may be reached, so that they have no logarithm."""
 
@@ -404,7 +407,7 @@ def demands(resolved: ResolvedRequirements, reached: Reached) -> list[Demand]:
                 found.append(Demand(f"limits.chiplet.{key}", most[:, k], upper, True))
             if lower > 0:
                 found.append(Demand(f"limits.least_chiplet.{key}", least[:, k], lower, False))
-    found += [Demand(f"limits.own.{name}", values, most, True) for name, values, most in own]
+    found += [Demand(f"{_OWN_LIMIT}{name}", values, most, True) for name, values, most in own]
     kinds = [(template == t).sum(axis=1) for t in range(len(resolved.templates))]
     keys = [*(f"chiplets.templates.{t.name}" for t in resolved.templates), "chiplets"]
     for key, count, least, most in zip(
@@ -458,6 +461,13 @@ def unmet(resolved: ResolvedRequirements, reached: Reached, *, kept: bool = Fals
         window: the limit on latency may come from `Settings.within`.
     """
     every = demands(resolved, reached)
+    for demand in every:
+        if demand.key.startswith(_OWN_LIMIT) and np.isnan(demand.reached).all():
+            return InputError(
+                f"its function gave NaN for all of the {len(reached.objectives)} designs that come nearest",
+                item=demand.key,
+                remedy="return a number of every design that runs, and mind infinite times of those that do not",
+            )
     found = [d for d in every if d.key.startswith("limits") or d.excess.any()]
     never = [demand for demand in found if demand.excess.all()]
     parts = [demand.told((np.nanmin if demand.upper else np.nanmax)(demand.reached)) for demand in never]

@@ -31,7 +31,7 @@ from mohamjax.schedule.utilisation import (
     layer_use,
     layers_of_little_use,
 )
-from mohamjax.schedule.view import timetable
+from mohamjax.schedule.view import TimetableRow, timetable
 
 __all__ = [
     "CYCLE_S",
@@ -59,6 +59,7 @@ __all__ = [
     "TenantReport",
     "Tenants",
     "Timeline",
+    "TimetableRow",
     "by_type",
     "certify",
     "chiplets",

@@ -20,6 +20,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.reader import suggestion
 from mohamjax.schedule.front_bounds import Certificate
+from mohamjax.schedule.measures import MEASURES
 
 Row = abc.Mapping[str, Any]
 
@@ -34,7 +35,7 @@ _UNITS = {
 """What a target may speak of, its units and their factors to s, J, mm^2, W and frames per second."""
 
 _CLAUSE = re.compile(
-    r"(?P<name>[A-Za-z]+)(?::(?P<network>.+?))?\s*(?P<sign><=|>=)\s*(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z]\S*)?"
+    r"(?P<name>[A-Za-z][\w-]*)(?::(?P<network>.+?))?\s*(?P<sign><=|>=)\s*(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z].*)?"
 )
 _PERIOD = "period_s"
 _EXAMPLE = "write such as latency<=33ms,area<=20mm2 or fps:NETWORK>=30"
@@ -58,11 +59,12 @@ class Clause:
 
     Attributes:
         text: as it was written.
-        name: `latency`, `energy`, `area`, `power`, `fps` or, where it was searched, `period`.
+        name: `latency`, `energy`, `area`, `power`, `fps`; where it was searched `period` or an objective of one's own.
         network: the network whose latency or frames per second are meant; None for all of them together.
         bound: in s, J, mm^2, W or frames per second.
         unit: as it was written.
         rate: of `power`, the frames per second that are demanded beside it; None where none are.
+        column: of an objective of a user's own, the column of `front.csv`; None for all others. `bound` has its unit.
     """
 
     text: str
@@ -71,12 +73,14 @@ class Clause:
     bound: float
     unit: str
     rate: float | None = None
+    column: str | None = None
 
     def reached(self, rows: Sequence[Row]) -> np.ndarray:
         """`[N]` float, what designs reach, in the unit of the bound."""
         if self.name == "power":
             return np.asarray([power(row, self.rate) for row in rows], float)
-        column = {"energy": "energy_J", "area": "area_mm2", "period": _PERIOD}.get(self.name, "latency_s")
+        known = {"energy": "energy_J", "area": "area_mm2", "period": _PERIOD}
+        column = self.column or known.get(self.name, "latency_s")
         if self.network is not None:
             column = f"latency_s_{self.network}"
         values = np.asarray([row[column] for row in rows], float)
@@ -84,12 +88,15 @@ class Clause:
 
     def excess(self, rows: Sequence[Row]) -> np.ndarray:
         """`[N]` float >= 0, logarithm of the factor by which designs miss the bound: how near they come."""
-        missed = np.log(self.reached(rows) / self.bound)
+        reached = self.reached(rows)
+        if self.column is not None:  # may be zero or less, and then keeps every bound
+            reached = np.maximum(reached, np.finfo(float).tiny)
+        missed = np.log(reached / self.bound)
         return np.maximum(-missed if self.name == "fps" else missed, 0.0)
 
     def told(self, value: float) -> str:
         """What a design reaches, in the unit of the target."""
-        factor = _UNITS[self.name][self.unit]
+        factor = 1.0 if self.column else _UNITS[self.name][self.unit]
         # As many digits as tell it from the bound.
         digits = next((n for n in (4, 7, 12) if f"{value / factor:.{n}g}" != f"{self.bound / factor:.{n}g}"), 17)
         return f"{value / factor:.{digits}g} {self.unit}".strip()
@@ -192,7 +199,9 @@ class Decision:
         }
 
 
-def read_target(text: str, networks: Sequence[str], objectives: Sequence[str] = ()) -> tuple[Clause, ...]:
+def read_target(
+    text: str, networks: Sequence[str], objectives: Sequence[str] = (), own: Sequence[str] = ()
+) -> tuple[Clause, ...]:
     """The demands of a target.
 
     Args:
@@ -202,6 +211,7 @@ def read_target(text: str, networks: Sequence[str], objectives: Sequence[str] = 
             frame after the other, or beside `fps` of all networks of so many frames per second.
         networks: their names.
         objectives: of the search.
+        own: columns of objectives of a user's own, whose names a target may use: with `<=`, and their own unit or none.
 
     Raises:
         InputError: a demand cannot be read, or names no network.
@@ -210,7 +220,7 @@ def read_target(text: str, networks: Sequence[str], objectives: Sequence[str] = 
     parts = re.findall(r"[^<>]+[<>]=[^,<>]*(?:,|$)", text)
     if not parts or "".join(parts) != text:
         raise InputError(f"cannot be read: {text!r}", argument=_ARGUMENT, remedy=_EXAMPLE)
-    clauses = tuple(_clause(part.removesuffix(",").strip(), networks) for part in parts)
+    clauses = tuple(_clause(part.removesuffix(",").strip(), networks, own) for part in parts)
     if "period" not in objectives and (asked := [clause.text for clause in clauses if clause.name == "period"]):
         raise InputError(
             f"{asked[0]!r} names what was not searched",
@@ -225,7 +235,7 @@ def _rate(clauses: Sequence[Clause]) -> float | None:
     return max((clause.bound for clause in clauses if clause.name == "fps" and clause.network is None), default=None)
 
 
-def _clause(text: str, networks: Sequence[str]) -> Clause:
+def _clause(text: str, networks: Sequence[str], own: Sequence[str]) -> Clause:
     def refused(why: str, remedy: str) -> InputError:
         return InputError(f"{text!r} {why}", argument=_ARGUMENT, remedy=remedy)
 
@@ -233,11 +243,24 @@ def _clause(text: str, networks: Sequence[str]) -> Clause:
     if match is None:
         raise refused("cannot be read", _EXAMPLE)
     name, network, sign, unit = match["name"], match["network"], match["sign"], match["unit"] or ""
-    if name not in _UNITS:
-        raise refused("names nothing that a design has", suggestion(name, list(_UNITS)))
+    columns = [] if name in _UNITS else [c for c in own if c == name] or [c for c in own if _named(c) == name]
+    if name not in _UNITS and len(columns) != 1:
+        if columns:
+            raise refused("may mean several objectives", f"write {' or '.join(columns)} for {name}")
+        raise refused("names nothing that a design has", suggestion(name, [*_UNITS, *map(_named, own), *own]))
     wanted = ">=" if name == "fps" else "<="
     if sign != wanted:
         raise refused(f"demands the wrong side of {name}", f"write {name}{wanted}")
+    if columns:
+        written = columns[0].removeprefix(name).removeprefix("_")
+        if unit and re.sub(r"\W", "", unit) not in (written, columns[0].rpartition("_")[2]):
+            raise refused(f"has the unit {unit!r}", f"leave it out: {columns[0]} has a unit of its own")
+        if network is not None:
+            raise refused("is of one network", f"leave {network!r} out: only latency and fps are known by network")
+        bound = float(match["number"])
+        if not (bound > 0 and math.isfinite(bound)):
+            raise refused(f"demands {bound:g}", "give a number above 0")
+        return Clause(text, name, None, bound, unit, column=columns[0])
     if unit not in _UNITS[name]:
         known = ", ".join(u for u in _UNITS[name] if u) or "none"
         raise refused(f"has the unit {unit!r}" if unit else "has no unit", f"units of {name}: {known}")
@@ -258,7 +281,8 @@ def _most(clauses: Sequence[Clause]) -> tuple[float, float, float]:
     """
     limits: dict[str, float] = dict.fromkeys(("latency", "energy", "area"), math.inf)
     for clause in clauses:
-        if clause.network is None and clause.name != "period" and not (clause.name == "power" and clause.rate is None):
+        of_bounds = clause.network is None and clause.column is None
+        if of_bounds and clause.name != "period" and not (clause.name == "power" and clause.rate is None):
             name, bound = clause.name, clause.bound
             if name == "fps":
                 name, bound = "latency", 1 / bound
@@ -272,6 +296,18 @@ def networks_of(rows: Sequence[Row]) -> list[str]:
     """Names of the networks that rows of `front.csv` have a latency of."""
     prefix = "latency_s_"
     return [column.removeprefix(prefix) for column in rows[0] if column.startswith(prefix)]
+
+
+def _named(column: str) -> str:
+    """The name of an objective of a user's own, of whose column the end may be a unit."""
+    return column.rpartition("_")[0] or column
+
+
+def own_columns(rows: Sequence[Row]) -> list[str]:
+    """Columns of rows of `front.csv` that are objectives of a user's own."""
+    known = {"design_id", *(measure.column for measure in MEASURES.values())}
+    others = (column for column in rows[0] if column not in known)
+    return [column for column in others if not column.startswith(("n_", "latency_s_"))]
 
 
 def decide(
@@ -293,7 +329,8 @@ def decide(
     if not rows:
         raise InputError("there are no designs to choose from", item="front", remedy="give a front that holds some")
     rows = [{**row, "design_id": int(row["design_id"])} for row in rows]
-    clauses = read_target(target, networks_of(rows), ("period",) if _PERIOD in rows[0] else ())
+    searched = ("period",) if _PERIOD in rows[0] else ()
+    clauses = read_target(target, networks_of(rows), searched, own_columns(rows))
     kept = np.flatnonzero(np.all([clause.kept(rows) for clause in clauses], axis=0))
     if not kept.size:
         excess = np.sum([clause.excess(rows) for clause in clauses], axis=0)

@@ -54,7 +54,7 @@ class Design(Rows):
 class SizedDesign(Rows):
     """A design whose chiplets may have stated sizes, as in a file; with a leading axis, many.
 
-    `mj.evaluate` and `mj.report` take it as a design.
+    `mj.evaluate` and `mj.report` take it as a design, and its genes have the names that a design's have.
 
     Attributes:
         design: the chromosome.
@@ -68,6 +68,26 @@ class SizedDesign(Rows):
 
     def _first(self) -> jax.Array:
         return self.design.order
+
+    @property
+    def order(self) -> jax.Array:
+        """`[L]` int32, as of the design."""
+        return self.design.order
+
+    @property
+    def assignment(self) -> jax.Array:
+        """`[L]` int32, as of the design."""
+        return self.design.assignment
+
+    @property
+    def mapping(self) -> jax.Array:
+        """`[L]` int32, as of the design."""
+        return self.design.mapping
+
+    @property
+    def template(self) -> jax.Array:
+        """`[S]` int32, as of the design."""
+        return self.design.template
 
     @property
     def sizes(self) -> Sizes:

@@ -91,7 +91,8 @@ class Objective(_Told):
         value: a function of one design's `DesignReport` that gives a float of shape `()`; JAX traces it.
         extent: the least that any design can have and the most that is worth looking at, in the objective's unit, both
             above 0 with `offset`. They span the box in which the hypervolume is measured; what lies beyond the most
-            counts nothing. They need not be exact.
+            counts nothing. They need not be exact, but ends that are orders of magnitude from all designs leave all
+            hypervolumes alike (docs/extending.md says how to choose them).
         unit: for files and figures, such as `J s`; empty for counts and shares.
         offset: what is added before a logarithm is taken; needed where a value may be zero or less.
 

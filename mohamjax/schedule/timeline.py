@@ -234,15 +234,32 @@ ARRAYS = Means(larger=jnp.maximum, take=_take, count=set_bits, contended=_conten
 """Array operations."""
 
 
-def scan(first: jax.Array, fixed: Fixed, unroll: int = 1) -> Steps:
+def _first_smooth(
+    left: jax.Array, ids: jax.Array, values: tuple[jax.Array, ...], others: tuple[int, ...]
+) -> tuple[jax.Array, ...]:
+    left = jnp.where(left < jnp.inf, left, jnp.inf)
+    at = jnp.argmin(left, axis=0)[None]
+    least = jnp.take_along_axis(left, at, axis=0)[0]
+    chosen = (
+        (jnp.take_along_axis(x, at, axis=0)[0], other) for x, other in ((ids, -1), *zip(values, others, strict=True))
+    )
+    return least, *(jnp.where(least < jnp.inf, x, other) for x, other in chosen)
+
+
+SMOOTH = ARRAYS._replace(first=_first_smooth)
+"""Array operations that JAX differentiates: a general `lax.reduce` has no derivative where only some operands vary."""
+
+
+def scan(first: jax.Array, fixed: Fixed, unroll: int = 1, means: Means = ARRAYS) -> Steps:
     """All steps of B schedules.
 
     Args:
         first: `[A, B]` i32, first place of every accelerator, J where there is none.
         fixed: the schedules.
         unroll: steps that are taken as one.
+        means: what a step is written with.
     """
     state, (ended, starts, ends) = lax.scan(
-        lambda state, _: step(state, fixed, ARRAYS), initial(first, fixed), None, length=fixed.jobs, unroll=unroll
+        lambda state, _: step(state, fixed, means), initial(first, fixed), None, length=fixed.jobs, unroll=unroll
     )
     return Steps(state=state, ended=ended, starts=starts, ends=ends)

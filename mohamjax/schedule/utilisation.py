@@ -12,7 +12,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from mohamjax.mapping import MappingTables
-from mohamjax.schedule.design import CYCLE_S, Design, DesignReport
+from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, SizedDesign
 from mohamjax.workload import ApplicationModel
 
 LOW = 0.05
@@ -71,7 +71,9 @@ class TypeUse(TypedDict):
     offchip: float
 
 
-def layer_use(application: ApplicationModel, tables: MappingTables, design: Design, report: DesignReport) -> LayerUse:
+def layer_use(
+    application: ApplicationModel, tables: MappingTables, design: Design | SizedDesign, report: DesignReport
+) -> LayerUse:
     """How each layer of designs uses its chiplet.
 
     Args:

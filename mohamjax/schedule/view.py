@@ -321,21 +321,11 @@ def timetable(front: Evaluated, row: int) -> list[TimetableRow]:
     """The schedule of one design, layer by layer, by rising start.
 
     Args:
-        front: designs with their reports, e.g. `result.front` of a search.
+        front: designs with their reports.
         row: which.
-
-    Returns:
-        A dictionary per layer (`TimetableRow`); plain data, which `csv.DictWriter` or a data frame takes.
 
     Raises:
         ValueError: its schedule never ends.
-
-    Examples:
-        >>> rows = mj.timetable(result.front, 0)
-        >>> sorted(rows[0])
-        ['chiplet', 'end_s', 'energy_J', 'layer', 'network', 'offchip_bytes', 'start_s', 'template']
-        >>> bool(max(own["end_s"] for own in rows) == result.front.objectives[0, 0])  # the latency
-        True
     """
     view = design_view(front, row)
     rows: list[TimetableRow] = [

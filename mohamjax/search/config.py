@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import abc
 
 import jax
 import numpy as np
@@ -147,6 +148,12 @@ class MohamConfig:
             value = getattr(self, name)
             if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}", item="search settings", remedy="use 0 or more")
+        if isinstance(self.objectives, str) or not isinstance(self.objectives, abc.Iterable):
+            raise InputError(
+                f"are {self.objectives!r:.80}",
+                argument="objectives",
+                remedy="give two or three names of measures in a tuple; `objective` is for one number to minimise",
+            )
         object.__setattr__(self, "objectives", tuple(self.objectives))
         for name in self.objectives:
             if not isinstance(name, str):

@@ -32,7 +32,8 @@ class SearchResult:
 
     Attributes:
         front: non-dominated designs in double precision, by rising latency.
-        history: one row per generation, the columns of `history.csv`.
+        history: one row per generation, the columns of `history.csv`; its `evaluations` are those of the generations
+            alone (see the property `evaluations`).
         config: everything needed to repeat the search; plain data.
         timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s`, of it `closing_s`,
             `reevaluation_s`, `ordering_s`; and `designs_per_s`.
@@ -56,6 +57,19 @@ class SearchResult:
     def title(self) -> str:
         """Scenario, budget and seed, for figures."""
         return f"{self.config['scenario']}, budget {self.config['budget']}, seed {self.config['seed']}"
+
+    @property
+    def evaluations(self) -> dict[str, int]:
+        """What was evaluated, by step; whoever compares searches at equal evaluations counts all of it.
+
+        `generations`: designs, with the first populations and those entered after rounds of mapping again. `closing`:
+        designs tried with chiplets in other places. `ordering`: schedules of the front's designs with layers in another
+        order. Of a search of plans there come, uncounted, `end_batches` batches of descent and those that refit the
+        archive, each a population with its immigrants (docs/concepts/designs.md).
+        """
+        generations = self.history[-1]["evaluations"] if self.history else 0
+        steps = {step: self.config.get(step, {}).get("evaluations", 0) for step in ("closing", "ordering")}
+        return {"generations": int(generations), **steps}
 
     @property
     def hypervolume(self) -> float:

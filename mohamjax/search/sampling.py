@@ -7,6 +7,7 @@ import functools
 import jax
 import numpy as np
 
+from mohamjax.errors import InputError
 from mohamjax.problem.space import DesignSpace
 from mohamjax.schedule import Design
 from mohamjax.search import operators
@@ -26,11 +27,21 @@ def sample_designs(key: jax.Array, space: DesignSpace, n: int) -> Design:
     Returns:
         Designs with a leading axis: `designs[3]`, `designs[:5]`, `len(designs)`.
 
+    Raises:
+        InputError: `key` is no key of JAX's.
+        ValueError: `n` is no whole number of at least 1.
+
     Examples:
         >>> designs = mj.sample_designs(jax.random.key(0), space, 64)
         >>> len(designs), designs[3].template.shape
         (64, (16,))
     """
+    if not isinstance(space, DesignSpace):
+        raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+    typed = isinstance(key, jax.Array) and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if not (typed and key.shape == ()) and not (np.shape(key) == (2,) and jax.numpy.result_type(key) == np.uint32):
+        what = f"{len(key)} keys" if typed else f"{key!r:.40}"
+        raise InputError(f"is {what}", argument="key", remedy="give one key, such as jax.random.key(0)")
     if not isinstance(n, int | np.integer) or n < 1:
         raise ValueError(f"n: expected an integer of at least 1, got {n!r}")
     return _designs(key, space.genetics, n=int(n))

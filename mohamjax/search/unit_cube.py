@@ -55,7 +55,11 @@ def decode_design(x: jax.typing.ArrayLike, space: DesignSpace, genes: str = "pla
     objectives are the optimiser's to keep.
 
     Args:
-        x: `[D]` float in [0, 1], D of `design_dimensions`. With `layers`, numbers of padded layers do nothing.
+        x: `[D]` float, D of `design_dimensions`. Numbers below 0 count as 0 and numbers above 1 as 1, so that an
+            optimiser without bounds may be used. Of its first S numbers, one for each tile, those below
+            1 / (T + 1) leave the tile empty, so that uniform points mean packages of T / (T + 1) of the tiles (the
+            page "Python in a quarter of an hour" begins with small ones). With `layers`, numbers of padded layers do
+            nothing.
         space: from `problem.arrays`.
         genes: static, `plans` or `layers`.
 

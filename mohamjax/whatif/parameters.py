@@ -28,7 +28,7 @@ Number = float | jax.Array
 Scale = Callable[[Variant, Number], Variant]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Parameter:
     """One number of the hardware.
 
@@ -51,6 +51,11 @@ class Parameter:
     scale: Scale
     assign: Scale | None = None
     whole: bool = False
+
+    def __repr__(self) -> str:
+        """What a person asks of it: name, kind, and value with its unit."""
+        told = "" if self.value is None else f", {f'{self.value:g} {self.unit}'.strip()}"
+        return f"Parameter({self.name!r}, {self.kind}{told})"
 
     @property
     def least(self) -> float:
@@ -270,6 +275,10 @@ def apart(known: abc.Mapping[str, Parameter]) -> list[Parameter]:
     return [one for one in known.values() if one.name not in parts]
 
 
+_NEAR = 6
+"""Parameters that a complaint names, of those whose names hold what was asked for."""
+
+
 def parameter(known: abc.Mapping[str, Parameter], name: str, argument: str | Argument) -> Parameter:
     """The parameter of this name.
 
@@ -282,6 +291,7 @@ def parameter(known: abc.Mapping[str, Parameter], name: str, argument: str | Arg
     Raises:
         InputError: there is none.
     """
+    name = str(name)
     for full in (name, f"nop.{name}"):
         if full in known:
             return known[full]
@@ -304,9 +314,13 @@ def parameter(known: abc.Mapping[str, Parameter], name: str, argument: str | Arg
             argument=argument,
             remedy="search again with another one, or vary technology.mac_energy, technology.sram_energy and the like",
         )
-    near = difflib.get_close_matches(name, known, 3)
-    general = [n for n in known if n.count(".") < 3]
-    raise InputError(f"unknown parameter {name!r}", argument=argument, remedy=f"use {', '.join(near or general)}")
+    word = name.lower()
+    near = [n for n in known if word and word in n.lower()][:_NEAR] or difflib.get_close_matches(word, known, 3)
+    usual = [n for n in ("clock", "nop.interface_bandwidth", "nop.hop_energy", "technology.sram_energy") if n in known]
+    remedy = (
+        f"use {', '.join(near)}" if near else f"docs/concepts/what-if.md lists them: {', '.join(usual)}, and others"
+    )
+    raise InputError(f"unknown parameter {name!r:.60}", argument=argument, remedy=remedy)
 
 
 def checked_value(one: Parameter, value: float, argument: str | Argument) -> float:

@@ -87,6 +87,11 @@ class Sensitivities:
     derivative: np.ndarray
     elasticity: np.ndarray
 
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the P parameters: `dict(zip(found.parameter_names, found.elasticity[0]))` is of the first design."""
+        return tuple(one.name for one in self.parameters)
+
     def strongest(self, most: int) -> Strongest:
         """The parameters that matter most for each objective, by the median of their elasticities over the designs.
 
@@ -176,25 +181,27 @@ def _exact(candidates: Candidates, chosen: Sequence[Parameter], now: Variant) ->
 
 
 def sensitivities(
-    candidates: Candidates, names: Sequence[str] | None = None, progress: Told | None = None
+    candidates: Candidates, parameters: str | Sequence[str] | None = None, progress: Told | None = None
 ) -> Sensitivities:
     """Derivatives and elasticities of latency, energy and area.
 
     Args:
         candidates: N designs that run.
-        names: parameters; default all but single fanouts, and what is part of another: a MAC stands for its parts.
+        parameters: names, one or several; default all but single fanouts, and what is part of another: a MAC stands
+            for its parts.
         progress: told how far the evaluations are.
 
     Raises:
         InputError: an unknown parameter.
     """
     known = known_parameters(candidates)
-    if names is None:
+    if parameters is None:
         chosen = [one for one in apart(known) if not one.name.endswith(("fanout_x", "fanout_y"))]
     else:
-        chosen = [parameter(known, name, "names") for name in names]
+        asked = [parameters] if isinstance(parameters, str) else parameters
+        chosen = [parameter(known, name, "parameters") for name in asked]
     if not chosen:
-        raise InputError("names no parameter", argument="names", remedy="give at least one")
+        raise InputError("names no parameter", argument="parameters", remedy="give at least one")
     methods = ["exact" if p.kind in _EXACT else "doubling" if p.kind in _WHOLE else "difference" for p in chosen]
     now = nominal_variant(candidates.evaluation)
     variants, at = [now], {}

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from mohamjax import whatif
-from mohamjax.errors import InputError
-from mohamjax.problem.design_problem import DesignProblem
+from mohamjax.errors import InputError, wrong_type
+from mohamjax.problem.design_problem import DesignProblem, as_problem
 from mohamjax.problem.evaluation import fits_space
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.programs import jit_o1
@@ -20,6 +20,7 @@ from mohamjax.whatif.grid import Values, WhatIf
 from mohamjax.whatif.sensitivity import Sensitivities
 from mohamjax.whatif.uncertainty import Uncertainty
 from mohamjax.whatif.variant import Candidates, in_precision
+from mohamjax.workload import ApplicationLike
 
 
 @jit_o1
@@ -28,11 +29,21 @@ def _runs(designs: Design | SizedDesign, space: DesignSpace) -> jax.Array:
 
 
 def _candidates(
-    designs: Design | SizedDesign, space: DesignSpace, problem: DesignProblem, names: Sequence[object] | None
+    designs: Design | SizedDesign,
+    space: DesignSpace,
+    problem: DesignProblem | ApplicationLike,
+    names: Sequence[object] | None,
 ) -> Candidates:
     """The designs with the arrays of their space, once it is sure that the two belong together."""
     if not isinstance(space, DesignSpace):
         raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+    if not isinstance(designs, Design | SizedDesign):
+        raise wrong_type(designs, "designs", "give designs of sample_designs, of a front or of a file")
+    genes = designs.design if isinstance(designs, SizedDesign) else designs
+    if np.ndim(genes.order) < 2 or not len(designs):
+        told = "is a single design, without a leading axis" if np.ndim(genes.order) < 2 else "holds no design"
+        raise InputError(told, argument="designs", remedy="give several, or a slice of one, such as designs[3:4]")
+    problem = as_problem(problem)
     evaluation = space.evaluation
     with in_precision(evaluation.tables.cycles.dtype):
         own = package_arrays(problem.package, evaluation.tables.cycles.dtype)
@@ -71,7 +82,7 @@ def _candidates(
 def what_if(
     designs: Design | SizedDesign,
     space: DesignSpace,
-    problem: DesignProblem,
+    problem: DesignProblem | ApplicationLike,
     vary: abc.Mapping[str, Values],
     *,
     names: Sequence[object] | None = None,
@@ -106,8 +117,8 @@ def what_if(
 def sensitivities(
     designs: Design | SizedDesign,
     space: DesignSpace,
-    problem: DesignProblem,
-    parameters: Sequence[str] | None = None,
+    problem: DesignProblem | ApplicationLike,
+    parameters: str | Sequence[str] | None = None,
     *,
     names: Sequence[object] | None = None,
 ) -> Sensitivities:
@@ -119,11 +130,11 @@ def sensitivities(
         designs: leading axis `[N]`, see `what_if`.
         space: what they are evaluated in.
         problem: whose `arrays` made the space.
-        parameters: names; default all but single fanouts.
+        parameters: names, one or several; default all but single fanouts.
         names: identifier of each design; default their numbers.
 
     Returns:
-        `.elasticity` and `.derivative` `[N, P, 3]` over `.parameters`, `.table()` as tidy columns.
+        `.elasticity` and `.derivative` `[N, P, 3]` over `.parameter_names`, `.table()` as tidy columns.
 
     Raises:
         InputError: an argument that `what_if` refuses too.
@@ -139,7 +150,7 @@ def sensitivities(
 def uncertainty(
     designs: Design | SizedDesign,
     space: DesignSpace,
-    problem: DesignProblem,
+    problem: DesignProblem | ApplicationLike,
     spread: float | abc.Mapping[str, float] = 0.2,
     samples: int = 1000,
     seed: int = 0,

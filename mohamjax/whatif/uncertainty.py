@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mohamjax import emo
 from mohamjax.errors import InputError
+from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.design import OBJECTIVES
 from mohamjax.whatif.parameters import Parameter, apart, known_parameters, parameter
@@ -172,8 +173,9 @@ def uncertainty(
     Raises:
         InputError: an unknown parameter, a spread below 0, or no sample.
     """
-    if samples < 1:
-        raise InputError(f"is {samples}", argument="samples", remedy="draw 1 or more")
+    check_seed(seed)
+    if not isinstance(samples, int | np.integer) or isinstance(samples, bool) or samples < 1:
+        raise InputError(f"is {samples!r:.40}", argument="samples", remedy="draw 1 or more, a whole number")
     check_count(samples, "samples")
     chosen, spreads = _spreads(known_parameters(candidates), spread)
     now = nominal_variant(candidates.evaluation)

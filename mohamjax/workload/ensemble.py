@@ -218,7 +218,7 @@ def joined(applications: Sequence[ApplicationModel], name: str = "joined") -> Ap
     """
     silent = {"deadline_s": float("inf"), "frames_per_second": 0.0, "weight": 1.0}
     networks = (dataclasses.replace(n, **silent) for application in applications for n in application.networks)
-    return ApplicationModel(name, tuple(networks))
+    return ApplicationModel(name, tuple(networks), joined=True)
 
 
 def load_ensemble(

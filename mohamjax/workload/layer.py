@@ -133,11 +133,19 @@ class Network:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Checks what its users ask for.
+        """Checks predecessors and what its users ask for.
 
         Raises:
-            InputError: a number cannot be; names it.
+            InputError: a layer waits for none that comes before it, or a number cannot be; names it.
         """
+        for place, layer in enumerate(self.layers):
+            for p in layer.predecessors:
+                if not (isinstance(p, numbers.Integral) and not isinstance(p, bool) and 0 <= int(p) < place):
+                    raise InputError(
+                        f"predecessor {p!r:.40} of layer {place} is no earlier layer of the network",
+                        item=f"{self.name}/{layer.name}",
+                        remedy="give places in `layers`, counted from 0, with the layers in a topological order",
+                    )
         for name, good, remedy in (
             ("deadline_s", self.deadline_s > 0, "give seconds above 0, or inf for none"),
             ("frames_per_second", 0 <= self.frames_per_second < math.inf, "give 0 or more"),
@@ -171,10 +179,32 @@ class UniqueLayer:
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class ApplicationModel:
-    """Independent networks that run together (multi-tenant); layers are numbered network after network."""
+    """Independent networks that run together (multi-tenant); layers are numbered network after network.
+
+    Attributes:
+        name: of the whole.
+        networks: each with a name of its own.
+        joined: these are the networks of several application models, which may share names (`ensemble.joined`).
+    """
 
     name: str
     networks: tuple[Network, ...]
+    joined: bool = dataclasses.field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Checks that networks can be told apart.
+
+        Raises:
+            InputError: two have one name.
+        """
+        names = [network.name for network in self.networks]
+        for name in names:
+            if names.count(name) > 1 and not self.joined:
+                raise InputError(
+                    f"{names.count(name)} networks are called {name!r}",
+                    item=f"application {self.name}",
+                    remedy="give every network its own name, with dataclasses.replace(network, name=...)",
+                )
 
     @functools.cached_property
     def layers(self) -> tuple[Layer, ...]:

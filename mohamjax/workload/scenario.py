@@ -15,7 +15,7 @@ from typing import Annotated
 import yaml
 from msgspec import Meta
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, wrong_type
 from mohamjax.forms import Form, Positive, Text, Whole, read_form
 from mohamjax.reader import close_names, found, read_yaml
 from mohamjax.workload.layer import ApplicationModel, Layer, Network, Task, network_name
@@ -148,7 +148,10 @@ def load_scenario(
     """
     if depthwise not in DEPTHWISE:
         raise InputError(f"unknown {depthwise!r}", argument="depthwise", remedy=f"use one of {', '.join(DEPTHWISE)}")
-    specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
+    specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec) if isinstance(spec, abc.Iterable) else [spec]
+    for one in specs:
+        if not isinstance(one, str | os.PathLike):
+            raise wrong_type(one, "spec", "give the name of a scenario or a network, a file, or a list of these")
     from mohamjax.workload.importer import read_network, tensor_names  # late: it takes as long as all else here
 
     name, entries = _entries(specs)
