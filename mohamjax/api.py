@@ -49,7 +49,7 @@ from mohamjax.mapping import (
 from mohamjax.problem.design_problem import DesignProblem, as_problem, search_keys
 from mohamjax.problem.space import DesignSpace
 from mohamjax.progress import ProgressLines
-from mohamjax.reader import as_given
+from mohamjax.reader import as_given, whole
 from mohamjax.runtime.devices import DevicesLike, chosen_devices, is_first
 from mohamjax.runtime.struct import cast, shown_briefly
 from mohamjax.schedule import Design, DesignFile, Evaluated, SizedDesign, TimetableRow, told_of_little_use
@@ -301,10 +301,11 @@ def timetable(front: SearchResult | Evaluated, row: int) -> list[TimetableRow]:
     evaluated = front.front if isinstance(front, SearchResult) else front
     if not isinstance(evaluated, Evaluated):
         raise wrong_type(front, "front", "give what mj.search returned, or its front")
-    if not isinstance(row, int | np.integer) or isinstance(row, bool) or not -len(evaluated) <= row < len(evaluated):
+    number = whole(row)
+    if number is None or not -len(evaluated) <= number < len(evaluated):
         remedy = f"give a row of the front, 0 to {len(evaluated) - 1}"
         raise InputError(f"is {row!r:.40}", argument="row", remedy=remedy)
-    return timetable_of(evaluated, int(row))
+    return timetable_of(evaluated, number)
 
 
 def write_results(

@@ -8,6 +8,7 @@ import difflib
 import errno
 import gzip
 import io
+import operator
 import os
 import pathlib
 import re
@@ -381,6 +382,16 @@ def type_name(value: object) -> str:
 def close_names(word: str, known: Sequence[str]) -> list[str]:
     """The closest of many names, if any; comparing takes the square of their lengths, so long ones are left out."""
     return difflib.get_close_matches(word[:200], [name for name in known if len(name) <= 200][:5000], 1, 0.5)
+
+
+def whole(value: object) -> int | None:
+    """An integer of Python, NumPy or JAX as one of Python; None for anything else, True and False among it."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def suggestion(word: object, known: Iterable[str], what: str = "known") -> str:

@@ -1,4 +1,4 @@
-"""What strangers hand to the Python functions that is none of their arguments, and what may stand for an argument."""
+"""Wrong arguments of the Python functions get one line that names them, and what may stand for an argument is taken."""
 # ruff: noqa: F811 -- fixtures of test_api are imported by the names that the tests ask for
 
 import re

@@ -398,6 +398,8 @@ def test_the_name_of_a_result_says_how_it_is_written(tmp_path, document, kind):
 def test_schedules_of_jobs_as_csv_and_as_lines(tmp_path, capsys):
     one, out = write(tmp_path / "jobs.json", TABLE), tmp_path / "out.csv"
     assert main(["evaluate", "schedules", str(one), "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("warning:") == 1 and '"broken": 1' in said.out + said.err
     assert list(table(out)[0]) == ["name", "makespan", "energy_J", "reason"]
     assert [row["makespan"] for row in table(out)] == ["8.0", "6.0", ""]
     assert main(["evaluate", "schedules", str(one), "--timelines", "--out", str(out)]) == 2
@@ -405,6 +407,10 @@ def test_schedules_of_jobs_as_csv_and_as_lines(tmp_path, capsys):
     assert main(["evaluate", "schedules", str(one), "--timelines", "--out", str(tmp_path / "out.jsonl")]) == 0
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(rows) == 3 and len(rows[0]["start"]) == len(TABLE["jobs"])
+    none = write(tmp_path / "none.json", TABLE | {"schedules": []})
+    for ending, empty in (("csv", "name,makespan\n"), ("jsonl", "")):
+        assert main(["evaluate", "schedules", str(none), "--out", str(tmp_path / f"none.{ending}")]) == 0
+        assert (tmp_path / f"none.{ending}").read_text() == empty
 
 
 # ---------------------------------------------------------------- one file of another form
@@ -638,7 +644,7 @@ def test_a_file_that_is_named_twice_is_told_once(tmp_path, document, capsys):
     named = [str(tmp_path), str(tmp_path / "a.json"), str(tmp_path / "." / "b.json")]
     assert main(["evaluate", "designs", *named, "--float32", "--out", str(tmp_path / "out.csv")]) == 0
     (told,) = (line for line in capsys.readouterr().err.splitlines() if "warning" in line)
-    assert "a.json is named twice, and 1 other file: the entries stand twice in the table" in told
+    assert "a.json comes twice, and 1 other file: the entries stand twice in the table" in told
     assert len(table(tmp_path / "out.csv")) == 4
 
 

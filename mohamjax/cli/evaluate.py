@@ -213,7 +213,7 @@ def _single(arguments: argparse.Namespace, *asked: object) -> bool:
 
     Args:
         arguments: of the verb.
-        asked: values of the options for that; None and False are none.
+        asked: values of the options for that; None and False where they are not given.
     """
     from mohamjax.io import is_batch, one_file
 
@@ -340,7 +340,8 @@ def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     others = ("architectures", "samples", "timeloop", "first_fills", "explain")
     own = {name: getattr(arguments, name) for name in others} | {"links": arguments.links}
-    refuse("is for other inputs than files of the format mappings/1", "give either", **own)
+    remedy = "leave it out, or name no file of the format mappings/1"
+    refuse("goes with --samples or --timeloop", remedy, **own)
     ending = written_as(arguments.out, "csv", "json", "jsonl")
     probe(arguments.out)
     templates = load_templates(arguments.templates.split(",")) if arguments.templates else ()

@@ -98,7 +98,7 @@ def results_folder(path: str | pathlib.Path, *, resume: bool = False) -> Iterato
 
     Args:
         path: of the folder, which is made where it does not exist. Where input is refused, one that was made is
-            removed.
+            removed, but none above it.
         resume: a search is to go on in it, so it must exist. It need not hold a checkpoint: the search may have been
             stopped before its first one, and then begins anew.
 

@@ -421,7 +421,8 @@ def find_inputs(paths: Paths) -> Inputs:
     twice = repeated(os.path.realpath(path) for path in files)
     if twice:
         more = f", and {plural(len(twice) - 1, 'other file')}" if len(twice) > 1 else ""
-        warnings.warn(f"{twice[0]} is named twice{more}: the entries stand twice in the table", stacklevel=2)
+        name = next(path for path in files if os.path.realpath(path) == twice[0])
+        warnings.warn(f"{name} comes twice{more}: the entries stand twice in the table", stacklevel=2)
     if not files:
         raise InputError("there is nothing to evaluate", file=named[0] if named else None, remedy="name some files")
     return Inputs(tuple(files), over)

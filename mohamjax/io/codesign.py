@@ -17,7 +17,7 @@ import yaml
 
 from mohamjax.io.designs import designs_text
 from mohamjax.io.files import csv_text, write_together
-from mohamjax.io.results import front_rows
+from mohamjax.io.results import PAGE_FILE, front_rows
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Evaluated
 from mohamjax.unico.results import evaluated_front, hardware_rows, history_rows, power_of
@@ -69,4 +69,5 @@ def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[st
             folder / "config.yaml": yaml.safe_dump(plain(result.record()), sort_keys=False, allow_unicode=True),
         }
     )
+    (folder / PAGE_FILE).unlink(missing_ok=True)  # of earlier results
     return front

@@ -608,15 +608,22 @@ def csv_text(rows: Sequence[abc.Mapping[str, object]], columns: Sequence[str] | 
     return text.getvalue()
 
 
-def rows_text(rows: Sequence[abc.Mapping[str, object]], ending: str, head: abc.Mapping[str, object], key: str) -> str:
+def rows_text(
+    rows: Sequence[abc.Mapping[str, object]],
+    ending: str,
+    head: abc.Mapping[str, object],
+    key: str,
+    columns: Sequence[str] | None = None,
+) -> str:
     """Rows as CSV, as JSON lines, or as a JSON document.
 
     Args:
-        rows: one at least, all with the same columns.
+        rows: for CSV all with the same columns.
         ending: `csv`, `jsonl` or `json`.
         head: what the document holds before the rows.
         key: under which it has them.
+        columns: of CSV; default those of the first row, of which there is one then.
     """
     if ending == "csv":
-        return csv_text(rows)
+        return csv_text(rows, columns)
     return "".join(map(dump_json, rows)) if ending == "jsonl" else dump_json({**head, key: list(rows)})

@@ -46,4 +46,4 @@ def is_batch(paths: Sequence[str | pathlib.Path], out: str | pathlib.Path | None
     """Whether inputs of an evaluation are more than one JSON file, or its result is to be arrays."""
     names = [str(path) for path in paths]
     single = len(names) == 1 and not os.path.isdir(names[0]) and not names[0].endswith(SUFFIXES[1:])
-    return not single or str(out).endswith(".npz")
+    return not single or str(out).lower().endswith(".npz")

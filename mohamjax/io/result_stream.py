@@ -64,13 +64,13 @@ class ResultStream:
         self.columns, self.start, self.rows, self.valid = tuple(columns), (0, 0), 0, 0
         self.done = False
         self._out = None if out is None or str(out) == "-" else pathlib.Path(out)
-        self._lines = self._out is not None and self._out.suffix == ".jsonl"
+        self._lines = self._out is not None and self._out.suffix.lower() == ".jsonl"
         if self._out is None:
             if resume:
                 raise InputError("goes on with a file", argument="resume", remedy="give the argument `out`")
             self._stream: IO[str] = sys.stdout
             return
-        packed = self._out.suffix == ".npz"
+        packed = self._out.suffix.lower() == ".npz"
         self._table = self._out.with_name(self._out.name + ".partial.csv") if packed else self._out
         self._journal = self._out.with_name(self._out.name + ".journal")
         with contextlib.ExitStack() as stack:

@@ -24,7 +24,7 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.io.designs import designs_text
 from mohamjax.io.files import csv_text, write_together
-from mohamjax.io.results import BOUNDS_FILE, write_front_files
+from mohamjax.io.results import BOUNDS_FILE, PAGE_FILE, write_front_files
 from mohamjax.reader import found, read_table, read_text
 from mohamjax.robust.price import ALL, Comparison
 from mohamjax.robust.reschedule import Served
@@ -125,7 +125,8 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
         inner.mkdir(exist_ok=True)
         write_front_files(inner, alone.front, alone.history, alone.config)
     write_together(files)
-    (folder / BOUNDS_FILE).unlink(missing_ok=True)  # of one application model
+    for name in (BOUNDS_FILE, PAGE_FILE):  # of one application model
+        (folder / name).unlink(missing_ok=True)
     for file in folder.glob("designs_*.json"):
         if file not in files:
             file.unlink(missing_ok=True)

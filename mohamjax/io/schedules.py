@@ -674,15 +674,18 @@ def evaluate_schedules(
     name = check_format(document, SCHEDULE_READERS, path)
     result, counts = SCHEDULE_READERS[name](document, path, float32, timelines)
     rows: Any = result[ENTRIES[name]]
+    broken = [row["reason"] for row in rows if "reason" in row]
+    columns: list[str] = []
     if ending == "csv":
-        kept = [column for column in ("name", "makespan", "energy_J", "reason") if any(column in row for row in rows)]
-        rows = [{column: row.get(column) for column in dict.fromkeys(["name", "makespan", *kept])} for row in rows]
-    text = rows_text(rows, ending, {key: value for key, value in result.items() if key != ENTRIES[name]}, ENTRIES[name])
+        more = [column for column in ("energy_J", "reason") if any(column in row for row in rows)]
+        columns = ["name", "makespan", *more]
+        rows = [{column: row.get(column) for column in columns} for row in rows]
+    head = {key: value for key, value in result.items() if key != ENTRIES[name]}
+    text = rows_text(rows, ending, head, ENTRIES[name], columns)
     if out is None or str(out) == "-":
         sys.stdout.write(text)
     else:
         write_text(out, text)
-    broken = [row["reason"] for row in rows if "reason" in row]
     if complain is not None:
         for reason in broken:
             complain(f"{path}: {reason}")

@@ -15,6 +15,7 @@ from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
 from mohamjax.mapping.space import MapSpace, decode, sample
 from mohamjax.mapping.tables import assemble, column_shapes
 from mohamjax.problem.design_problem import DesignProblem, as_problem
+from mohamjax.reader import whole
 from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import cast, take
 from mohamjax.workload import ApplicationLike
@@ -49,16 +50,18 @@ def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: 
         Tables `[U, T, M, ...]` like those of `map_layers`, sets ordered by latency, but not Pareto sets.
 
     Raises:
-        InputError: `count` is no whole number of at least 1, `seed` is none, or some layer has no valid mapping among
-            the draws.
+        InputError: `count` is no whole number of at least 1, `seed` is not valid, or some layer has no valid
+            mapping among the draws.
 
     Examples:
         >>> tables = mj.sample_mappings(problem, count=16, seed=0)
         >>> tables.cycles.shape, int(tables.count.max())
         ((2, 2, 16), 16)
     """
-    if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+    asked = whole(count)
+    if asked is None or asked < 1:
         raise InputError(f"is {count!r:.40}", argument="count", remedy="ask for 1 mapping or more, a whole number")
+    count = asked
     check_seed(seed)
     problem = as_problem(problem)
     layers, templates = problem.application.unique_layers, problem.resolved.templates
@@ -79,9 +82,9 @@ def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: 
         nests = draws.get((u, t), blank)
         number[u, t] = len(nests.temporal) if (u, t) in draws else 0
         rows.append(jax.tree.map(lambda leaf: np.resize(leaf, (most, *leaf.shape[1:])), nests))
-    whole = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(*number.shape, *leaves[0].shape), *rows)
+    nests = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(*number.shape, *leaves[0].shape), *rows)
     stacked = stacked_layers(layer.shape for layer in layers)
-    tables = tabulate(stacked, problem.template_arrays(), technology, whole, number)
+    tables = tabulate(stacked, problem.template_arrays(), technology, nests, number)
     sets = {}
     for at in draws:
         valid = np.isfinite(tables.objectives[at]).all(axis=-1) & (np.arange(most) < number[at])

@@ -108,7 +108,7 @@ def told_reason(reason: int | ArrayLike) -> str:
 
 
 def _unfit(layer: LayerArrays, nests: Mapping, level_mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Which nests are none of the layer, a code of `_UNFIT` or 0, and which cover a padded bound, `[B]`; batch last.
+    """Which nests do not fit the layer, a code of `_UNFIT` or 0, and which cover a padded bound, `[B]`; batch last.
 
     The mapper's own nests are sound by construction, so that `evaluate_batch` need not look.
     """

@@ -219,8 +219,8 @@ class DesignProblem:
             given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, as in `evaluation_arrays`.
 
         Raises:
-            InputError: the tables are none, or of another problem; the dtype is neither float32 nor float64, or float64
-                without x64 mode; the seed is none.
+            InputError: the tables are no tables, or of another problem; the dtype is neither float32 nor float64, or it
+                is float64 without x64 mode; the seed is not valid.
 
         Examples:
             >>> space = problem.arrays(tables)
@@ -344,7 +344,7 @@ def _float_dtype(given: Any) -> np.dtype:
     """The dtype of an evaluation.
 
     Raises:
-        InputError: it is none; counts of words do not fit fewer bits.
+        InputError: it is neither float32 nor float64; counts of words do not fit fewer bits.
     """
     try:
         dtype = np.dtype(given)

@@ -39,7 +39,9 @@ def sample_designs(key: jax.Array, space: DesignSpace, n: int) -> Design:
     if not isinstance(space, DesignSpace):
         raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
     typed = isinstance(key, jax.Array) and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
-    if not (typed and key.shape == ()) and not (np.shape(key) == (2,) and jax.numpy.result_type(key) == np.uint32):
+    # Keys of the old kind are two words, or four of JAX's `rbg`.
+    raw = not typed and np.shape(key) in ((2,), (4,)) and jax.numpy.result_type(key) == np.uint32
+    if not raw and not (typed and key.shape == ()):
         what = f"{len(key)} keys" if typed else f"{key!r:.40}"
         raise InputError(f"is {what}", argument="key", remedy="give one key, such as jax.random.key(0)")
     if not isinstance(n, int | np.integer) or n < 1:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mohamjax import emo
 from mohamjax.errors import InputError
+from mohamjax.reader import whole
 from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.design import OBJECTIVES
@@ -174,8 +175,10 @@ def uncertainty(
         InputError: an unknown parameter, a spread below 0, or no sample.
     """
     check_seed(seed)
-    if not isinstance(samples, int | np.integer) or isinstance(samples, bool) or samples < 1:
+    number = whole(samples)
+    if number is None or number < 1:
         raise InputError(f"is {samples!r:.40}", argument="samples", remedy="draw 1 or more, a whole number")
+    samples = number
     check_count(samples, "samples")
     chosen, spreads = _spreads(known_parameters(candidates), spread)
     now = nominal_variant(candidates.evaluation)
