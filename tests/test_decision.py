@@ -76,7 +76,11 @@ def test_power_beside_frames_per_second_is_that_of_so_many_frames():
     assert decide(rows, "power<=2.5W").kept == (1,)  # 6 W and 2 W, one frame after the other
     assert decide(rows, "power<=1W,fps>=30").kept == (0,)  # 0.9 W and 1.2 W
     assert decide(rows, "power<=1W,fps:a>=30").kept == ()
-    assert "power at 30 fps [W]" in decision_table(decide(rows, "fps>=30"))
+    told = decision_table(decide(rows, "fps>=30"), mapped_again=True)
+    assert "power at 30 fps [W]" in told and "not again on these chiplets" not in told
+    for target in ("fps>=30", "fps>=3000"):
+        told = " ".join(decision_table(decide(rows, target), mapped_again=False).split())
+        assert "not again on these chiplets: --polish 1" in told
     told = decide(rows, "power<=1W,fps>=40", certificate_of(rows)).hopeless  # at most 25 mJ a frame
     assert told == "no design over the mappings found takes less than 30 mJ"
 

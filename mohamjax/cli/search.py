@@ -475,7 +475,8 @@ def _searched(
     else:
         print(landmark_table(roles, result.front, bounds))
         if arguments.target is not None:
-            print(decision_table(decide(front_rows(result.front), arguments.target, certificate)))
+            decision = decide(front_rows(result.front), arguments.target, certificate)
+            print(decision_table(decision, mapped_again=bool(settings.remap.every or settings.remap.polish)))
         if certificate is None:
             told = f"{result.hypervolume:.4f} of the box; bounds of it are known for the default objectives"
         else:

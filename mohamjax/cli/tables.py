@@ -96,8 +96,19 @@ def landmark_table(landmarks: dict[str, int], front: Evaluated, bounds: Bounds) 
     return f"{lines(heading)}\n{fitted([head, *body])}"
 
 
-def decision_table(decision: Decision) -> str:
-    """The designs that keep a target, what the next step beyond the smallest would cost, or what is missed."""
+_NOT_AGAIN = (
+    "Layers were mapped before the chiplets were known, and not again on these chiplets: --polish 1, or "
+    "--budget small, often finds designs that keep as much on half of the area"
+)
+
+
+def decision_table(decision: Decision, *, mapped_again: bool) -> str:
+    """The designs that keep a target, what the next step beyond the smallest would cost, or what is missed.
+
+    Args:
+        decision: what is told.
+        mapped_again: whether the search mapped layers again on chiplets that it came to use; if not, that is said.
+    """
     from mohamjax.schedule.decision import power
 
     rows, wanted = decision.rows, ", ".join(clause.text for clause in decision.clauses)
@@ -113,7 +124,7 @@ def decision_table(decision: Decision) -> str:
             )
         else:
             told += "; another seed, a larger budget or --inject with earlier results may find one"
-        return lines(told)
+        return lines(told) if mapped_again else f"{lines(told)}\n{lines(_NOT_AGAIN)}"
     shown = dict.fromkeys([*decision.named.values(), *(step.row for step in decision.steps)])
     latency = unit([rows[i]["latency_s"] for i in shown], "s")
     energy = unit([rows[i]["energy_J"] for i in shown], "J")
@@ -134,7 +145,8 @@ def decision_table(decision: Decision) -> str:
         for step in decision.steps
     ]
     told = f"{plural(len(decision.kept), 'design')} of {len(rows):,} {'keeps' if len(decision.kept) == 1 else 'keep'}"
-    return f"{lines(f'{told} {wanted}')}\n{fitted([head, *body])}"
+    found = f"{lines(f'{told} {wanted}')}\n{fitted([head, *body])}"
+    return found if mapped_again else f"{found}\n{lines(_NOT_AGAIN)}"
 
 
 def set_table(report: dict[str, Any], stream: IO[str] | None = None) -> str:

@@ -82,7 +82,7 @@ class LayerPart(TypedDict):
     """A layer: index, name, type, index of its chiplet, the time in which it runs [s], and its use of the chiplet then.
 
     `bound` is what binds it for most of that time: a shared resource, a buffer, `MACs`, or `mapping` where that leaves
-    more than half of the MACs idle (`roofline.binding`).
+    half of the MACs idle or more (`roofline.binding`).
     `padded` are the bounds that its mapping covers beyond the layer's own, by dimension, where there are any.
     """
 
@@ -93,6 +93,7 @@ class LayerPart(TypedDict):
     busy_s: float
     macs_per_cycle: float
     utilisation: float
+    offchip_bytes: float
     bound: str
     padded: NotRequired[dict[str, int]]
 
@@ -375,6 +376,7 @@ class _Parts:
                 "busy_s": float(self.use.busy[i]) * CYCLE_S,
                 "macs_per_cycle": float(self.use.macs_per_cycle[i]),
                 "utilisation": float(self.use.utilisation[i]),
+                "offchip_bytes": float(self.report.offchip_bytes[i]),
                 "bound": self.bound.of(i, float(self.use.busy[i])),
             }
             if beyond := padded_names(covers):
@@ -505,7 +507,11 @@ def _resources(
 def _binding(chain: CriticalChain, latency: float) -> str:
     """A sentence on what makes up the latency, and on what would make it shorter."""
     shares = {name: seconds / latency for name, seconds in chain["bound_s"].items() if seconds >= 0.01 * latency}
-    told = ", ".join(f"{name} {share:.0%} of the time" for name, share in shares.items())
+    lost = {name: seconds / latency for name, seconds in chain["stalled_s"].items()}
+    told = ", ".join(
+        f"{name} {share:.0%} of the time" + (f" (which loses {lost[name]:.0%} to it)" if name in lost else "")
+        for name, share in shares.items()
+    )
     return f"the latency is that of a chain of {plural(len(chain['layers']), 'layer')}, bound by {told}"
 
 
@@ -559,9 +565,10 @@ def explanation_text(explanation: Explanation, title: str) -> str:
         runs = busy["compute_s"] + busy["onchip_limits_s"] + sum(busy["stalled_s"].values())
         cells = [f"{own[0]:.4g}", percent(own[0], latency), f"{runs:.4g}", f"{own[1]:.4g}", percent(own[1], energy)]
         networks.append([network["name"], str(network["layers"]), *cells])
-    slowest = [["layer", "type", "chiplet", "runs [s]", "MACs/cycle", "utilisation [%]", "bound by"]]
+    slowest = [["layer", "type", "chiplet", "runs [s]", "MACs/cycle", "utilisation [%]", "off-chip [MB]", "bound by"]]
     for layer in sorted(explanation["layers"], key=lambda layer: -layer["busy_s"])[:_SHOWN]:
         cells = [f"{layer['busy_s']:.4g}", f"{layer['macs_per_cycle']:.1f}", f"{100 * layer['utilisation']:.1f}"]
+        cells.append(f"{layer['offchip_bytes'] / 1e6:.4g}")
         slowest.append([layer["name"], layer["type"], str(layer["chiplet"]), *cells, layer["bound"]])
     shares = {"compute": "compute [%]", "buffers": "buffers [%]", "offchip": "off-chip [%]"}
     kinds = [["type", "layers", "busy [s]", "MACs/cycle", "utilisation [%]", *shares.values()]]

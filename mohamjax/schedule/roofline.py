@@ -20,12 +20,15 @@ from mohamjax.schedule.segments import Flow, by_resource
 from mohamjax.schedule.utilisation import LayerUse
 
 COMPUTE = "MACs"
-"""What binds a layer that waits for nothing and has at least half of its chiplet's MACs at work."""
+"""What binds a layer that waits for nothing and has more than half of its chiplet's MACs at work."""
 
 MAPPING = "mapping"
-"""What binds a layer that waits for nothing, but whose mapping leaves more than half of the MACs idle."""
+"""What binds a layer that waits for nothing, but whose mapping leaves half of the MACs idle or more."""
 
 _ROUNDING = 1e-9
+
+SLIGHT = 0.98
+"""A resource does not bind a layer that still runs at this share of its own speed, or faster."""
 
 
 class Roof(NamedTuple):
@@ -150,8 +153,8 @@ def binding(
 ) -> Binding:
     """What binds each layer of one design.
 
-    A shared resource while that slows it. Otherwise the buffer whose ports take longer than the MACs, or else the
-    MACs, or its mapping where that leaves more than half of them idle.
+    A shared resource while that slows it, by more than a fiftieth (`SLIGHT`). Otherwise the buffer whose ports take
+    longer than the MACs, or else the MACs, or its mapping where that leaves half of them idle or more.
 
     Args:
         design: the chromosome, NumPy leaves.
@@ -165,9 +168,10 @@ def binding(
     levels = slowest_levels(design, tables, templates, unique)
     kinds = np.asarray(design.template)[np.asarray(design.assignment)[: len(unique)]]
     buffers = use.alone > use.compute * (1 + _ROUNDING)
-    idle = use.macs < use.compute * use.units / 2
+    idle = use.macs <= use.compute * use.units / 2 * (1 + _ROUNDING)
     own = [
         templates[kinds[layer]].level_names[levels[layer]] if buffers[layer] else MAPPING if idle[layer] else COMPUTE
         for layer in range(len(unique))
     ]
-    return Binding(by_resource(seen, np.diff(seen.time)[:, None]), own, resources)
+    slowed = np.where(seen.rate < SLIGHT, np.diff(seen.time)[:, None], 0.0)
+    return Binding(by_resource(seen, slowed), own, resources)
