@@ -136,7 +136,7 @@ def test_a_package_has_its_interface_and_its_memory(mapped, network, tmp_path, c
     assert cli.main(command) == 0
     told = capsys.readouterr()
     assert "behind a memory of 1 GB/s" in told.out and "fastest on-chip [cycles]" in told.out
-    assert "simba: the memory of the package, HBM2, stands in" in told.err
+    assert "simba: the memory of the package, HBM2 at 3.9 pJ/bit, stands in" in told.err
     report, before = json.loads(out.read_text()), json.loads((mapped / "sets.json").read_text())
     assert report["offchip_bytes_per_cycle"] == 1.0
     for entry, old in zip(report["sets"], before["sets"], strict=True):

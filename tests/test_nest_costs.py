@@ -143,13 +143,14 @@ def test_a_file_that_cannot_be_read_spoils_no_other(tmp_path, document, capsys):
     assert all(row["valid"] for row in rows[1:])
     double = evaluate_nests([good])
     assert [row["energy_pJ"] for row in rows[1:]] == pytest.approx([row["energy_pJ"] for row in double], rel=1e-5)
-    capsys.readouterr()
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].endswith("valid; 1 file could not be read") and "is not valid JSON" in said[-2]
     assert main(["evaluate", "mappings", str(bad), "--out", str(out)]) == 2
     assert "is not valid JSON" in capsys.readouterr().err
     assert main(["evaluate", "mappings", str(good), "--out", str(tmp_path / "rows.npz")]) == 2
     assert "cannot be written as .npz here; name a file that ends in .csv, .json or .jsonl" in capsys.readouterr().err
     assert main(["evaluate", "mappings", str(good), "--samples", "s.jsonl"]) == 2
-    assert "--samples: is for other inputs" in capsys.readouterr().err
+    assert "--samples: does not go with files of the format mappings/1" in capsys.readouterr().err
     assert main(["evaluate", "mappings", "--package", "p.yaml", "--timeloop", "x"]) == 2
     assert "--package: is for files of the format mappings/1" in capsys.readouterr().err
 

@@ -340,8 +340,8 @@ def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     others = ("architectures", "samples", "timeloop", "first_fills", "explain")
     own = {name: getattr(arguments, name) for name in others} | {"links": arguments.links}
-    remedy = "leave it out, or name no file of the format mappings/1"
-    refuse("goes with --samples or --timeloop", remedy, **own)
+    remedy = "leave it out, or name no such file; it goes with --samples or --timeloop"
+    refuse("does not go with files of the format mappings/1", remedy, **own)
     ending = written_as(arguments.out, "csv", "json", "jsonl")
     probe(arguments.out)
     templates = load_templates(arguments.templates.split(",")) if arguments.templates else ()
@@ -365,8 +365,9 @@ def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
     for row in rows:
         row["reason"] = options.as_options(row["reason"])
     write(arguments.out, rows_text(rows, ending, {"format": "nest-costs/1"}, "nests"))
-    valid = sum(row["valid"] for row in rows)
-    print(f"{plural(len(rows), 'loop nest')}, {valid} valid", file=sys.stderr)
+    valid, files = sum(row["valid"] for row in rows), sum(not row["id"] for row in rows)
+    unread = f"; {plural(files, 'file')} could not be read" if files else ""
+    print(f"{plural(len(rows) - files, 'loop nest')}, {valid} valid{unread}", file=sys.stderr)
     return _exit_code(arguments, len(rows), valid)
 
 

@@ -164,6 +164,13 @@ def answer(
             _draw(arguments, found)
 
 
+_SAME_NESTS = (
+    "The loop nests are those of the design: MACs and words beyond what they use change its area alone. What a larger "
+    "array or buffer would bring, a search says that has the chiplet among the fixed ones of --require, which maps the "
+    "layers on it"
+)
+
+
 def _answered(
     arguments: argparse.Namespace, candidates: Candidates, progress: Told
 ) -> tuple[WhatIf | Sensitivities | Uncertainty, str]:
@@ -173,6 +180,8 @@ def _answered(
     if arguments.vary:
         found = whatif.what_if(candidates, dict(arguments.vary), progress)
         told = f"{plural(len(candidates), 'design')} on {plural(len(found.settings), 'variant')}"
+        if any(name.startswith("chiplet.") for name, _ in arguments.vary):
+            told += f"\n{lines(_SAME_NESTS, sys.stderr)}"
     elif arguments.sensitivities:
         found = whatif.sensitivities(candidates, progress=progress)
         stream = sys.stdout if arguments.out is None else sys.stderr

@@ -119,7 +119,7 @@ def evaluate_nests(
         package: off-chip memory, and the interface behind which latencies are also told; default the memory that
             templates name, and an interface of 4 bytes per cycle.
         float32: compute in single precision instead of double.
-        complain: called with one line for every nest and file that has no costs.
+        complain: called with one line for every file and nest that has no costs, files first.
 
     Returns:
         A row for each nest in the order of the files.
@@ -151,7 +151,7 @@ def evaluate_nests(
             np.dtype(np.float32 if float32 else np.float64),
         )
     if complain is not None:
-        for one in written:
+        for one in sorted(written, key=lambda one: bool(one.row["id"])):
             if one.row["reason"]:
                 complain(f"{one.row['file']}: {one.row['reason']}")
     return [one.row for one in written]
@@ -189,7 +189,7 @@ def _of_set(
     for m, nest in enumerate(nests):
         place = f"{item}.mappings[{m}]"
         stated = [nest.get(key) for key in ("id", "name")] if isinstance(nest, dict) else []
-        name = next((str(one) for one in stated if isinstance(one, str | int)), place)
+        name = next((str(one) for one in stated if isinstance(one, str | int) and one is not True), place)
         row = _row(path, name, layer, template, fault)
         if unique is not None and not isinstance(nest, dict):
             row["reason"] = f"{place}: is no loop nest; write `levels`, a list of its levels"

@@ -268,7 +268,11 @@ class NestList:
         Complaints say which step of a schedule wants it.
         """
         item = f"mappings[{number}]"
-        nest, templates = self.nest(number), self.store.templates
+        try:
+            nest = self.nest(number)
+        except InputError as error:
+            raise InputError(f"{error.message} ({step} names it)", item=error.item, remedy=error.remedy) from None
+        templates = self.store.templates
         owner = self.store.owner[nest]
         if owner != template:
             told = (
@@ -276,7 +280,11 @@ class NestList:
                 f"{templates[template].name}"
             )
             raise InputError(told, item=item, remedy="name a mapping or a chiplet of the same template")
-        return self.store.place(nest, self.store.application.unique_of_layer[layer], item)
+        try:
+            return self.store.place(nest, self.store.application.unique_of_layer[layer], item)
+        except InputError as error:
+            told = f"{error.message} ({step} runs layer {layer} with it)"
+            raise InputError(told, item=error.item, remedy=error.remedy) from None
 
     def numbers(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers in the store of many entries, `[n]` int each, -1 where there is none or it cannot be read."""
