@@ -160,14 +160,15 @@ def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
 
 
 _LAYER_KEYS = ("shape", *"RSPQCKN", "wstride", "hstride", "wdil", "hdil", "name", "groups")
-"""Of a sample's layer; the last two are for people. A misspelt stride would pass for a stride of 1."""
+"""Of a sample's layer; the last two are for people, as further keys are. A misspelt stride would pass for one of 1."""
 
 
 def _shape(layer: _Fields) -> WorkloadShape:
     """A layer of the reference format; depthwise channels go from C to G."""
     for key in layer.data:
-        if key not in _LAYER_KEYS:
-            raise layer.error(key, f"unknown key {key!r}", suggestion(key, _LAYER_KEYS, "known keys"))
+        near = "" if key in _LAYER_KEYS else suggestion(key, _LAYER_KEYS)
+        if near.startswith("did you mean"):
+            raise layer.error(key, f"unknown key {key!r}", near)
     kind = layer.text("shape")
     if kind not in ("conv", "dwconv"):
         raise layer.error("shape", f"{kind!r} is unknown", "use conv or dwconv")
