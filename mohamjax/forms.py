@@ -9,7 +9,6 @@ msgspec 0.22 crashes on them. A list whose lengths are limited, and a text with 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 import math
@@ -27,7 +26,7 @@ import numpy as np
 from msgspec import Meta
 
 from mohamjax.errors import InputError
-from mohamjax.reader import suggestion, type_name
+from mohamjax.reader import closest, suggestion, type_name
 
 _LARGEST = sys.float_info.max
 
@@ -119,9 +118,9 @@ def refuse_misspelt(data: object, form: type[msgspec.Struct], *, file: object = 
     Raises:
         InputError: there is such a key; names its path and the key that is meant.
     """
-    known = _keys(form)
+    known = form.__struct_encode_fields__
     for key in data if isinstance(data, abc.Mapping) else ():
-        if key not in known and difflib.get_close_matches(str(key)[:200], known, 1, 0.8):
+        if key not in known and closest(str(key)[:200], known, 0.8):
             named = _joined(where, str(key))
             raise InputError(f"unknown key {key!r}", file=file, item=named, remedy=suggestion(str(key), known))
 

@@ -379,6 +379,14 @@ def type_name(value: object) -> str:
     return names.get(type(value), type(value).__name__)
 
 
+def count_asked(value: object, argument: str, remedy: str) -> int:
+    """A number of things that a caller asks for, 1 at least; otherwise a complaint about the argument."""
+    number = whole(value)
+    if number is None or number < 1:
+        raise InputError(f"is {value!r:.40}", argument=argument, remedy=remedy)
+    return number
+
+
 def close_names(word: str, known: Sequence[str]) -> list[str]:
     """The closest of many names, if any; comparing takes the square of their lengths, so long ones are left out."""
     return difflib.get_close_matches(word[:200], [name for name in known if len(name) <= 200][:5000], 1, 0.5)
@@ -394,11 +402,16 @@ def whole(value: object) -> int | None:
         return None
 
 
+def closest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """The known word that is nearest to another one, None where none is at least so alike (`difflib`)."""
+    return next(iter(difflib.get_close_matches(word, list(known), 1, least)), None)
+
+
 def suggestion(word: object, known: Iterable[str], what: str = "known") -> str:
     """A remedy for a word that is none of `known`: the closest one, or all of them."""
     known = [str(k) for k in known]
-    close = difflib.get_close_matches(str(word), known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"{what}: {', '.join(known)}"
+    close = closest(str(word), known)
+    return f"{what}: {', '.join(known)}" if close is None else f"did you mean {close!r}?"
 
 
 def as_given(given: Any, name: str, kind: type[T], load: Callable[[str], T]) -> T:

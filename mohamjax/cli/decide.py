@@ -34,10 +34,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if error.argument is None:
             raise
         raise InputError(error.message, item="TARGET", remedy=error.remedy) from None
-    remap = results.config.get("remap")
-    mapped_again = not isinstance(remap, dict) or bool(remap.get("every") or remap.get("polish"))
-    told = decision_table(decision, mapped_again=mapped_again)
     if arguments.json:
         told = json.dumps(decision.to_dict(), indent=2)
+    else:
+        told = decision_table(decision, mapped_again=results.mapped_again)
     write(arguments.out, told + "\n")
     return 0 if decision.kept else 1

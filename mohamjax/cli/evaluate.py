@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -219,11 +218,7 @@ def _single(arguments: argparse.Namespace, *asked: object) -> bool:
 
     whole = any(one is not None and one is not False and one != [] for one in asked) or what_if.asked(arguments)
     paths = [str(one_file(path)) for path in arguments.file] if whole else arguments.file
-    if whole and len(paths) == 1 and not os.path.isdir(paths[0]):
-        batch = is_batch(["one.json"], arguments.out)
-    else:
-        batch = is_batch(paths, arguments.out)
-    if batch or arguments.resume:
+    if is_batch(paths, arguments.out, whole=whole) or arguments.resume:
         return False
     (arguments.file,) = paths
     remedy = "name several files, a folder, or --out TABLE.npz"
@@ -390,10 +385,8 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     if ending == "csv":
         refuse("is a list per schedule, which CSV has no place for", "write .json", timelines=arguments.timelines)
     designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
-    arrays = arguments.file.endswith(".npz")
-    if arrays or (
-        check_format(read_document(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs
-    ):
+    document = None if arguments.file.endswith(".npz") else read_document(arguments.file)
+    if document is None or check_format(document, (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
         technology = technology_of(arguments) if arguments.technology else None
         rows, evaluated = _evaluated(arguments, terminal, technology)
@@ -416,6 +409,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
             timelines=arguments.timelines,
             ending=ending,
             complain=broken.append,
+            document=document,
         )
     _tell_broken(broken)
     print(json.dumps(summary), file=sys.stderr)

@@ -476,7 +476,7 @@ def _searched(
         print(landmark_table(roles, result.front, bounds))
         if arguments.target is not None:
             decision = decide(front_rows(result.front), arguments.target, certificate)
-            print(decision_table(decision, mapped_again=bool(settings.remap.every or settings.remap.polish)))
+            print(decision_table(decision, mapped_again=settings.remap.maps_again))
         if certificate is None:
             told = f"{result.hypervolume:.4f} of the box; bounds of it are known for the default objectives"
         else:

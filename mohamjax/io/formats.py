@@ -42,8 +42,16 @@ SUFFIXES = (".json", *LINES, ".npz")
 """How the names of files end that are evaluated by the thousand; those of one JSON file first."""
 
 
-def is_batch(paths: Sequence[str | pathlib.Path], out: str | pathlib.Path | None = None) -> bool:
-    """Whether inputs of an evaluation are more than one JSON file, or its result is to be arrays."""
+def is_batch(
+    paths: Sequence[str | pathlib.Path], out: str | pathlib.Path | None = None, *, whole: bool = False
+) -> bool:
+    """Whether inputs of an evaluation are more than one JSON file, or its result is to be arrays.
+
+    Args:
+        paths: the inputs.
+        out: where the result goes.
+        whole: a file of many entries is read whole, and is one file as well.
+    """
     names = [str(path) for path in paths]
-    single = len(names) == 1 and not os.path.isdir(names[0]) and not names[0].endswith(SUFFIXES[1:])
+    single = len(names) == 1 and not os.path.isdir(names[0]) and (whole or not names[0].endswith(SUFFIXES[1:]))
     return not single or str(out).lower().endswith(".npz")

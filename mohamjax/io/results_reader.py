@@ -60,6 +60,12 @@ class ResultFiles:
     offsets: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     @property
+    def mapped_again(self) -> bool:
+        """Whether layers were mapped again on chiplets that the search came to use, as far as its settings say so."""
+        remap = self.config.get("remap")
+        return not isinstance(remap, dict) or bool(remap.get("every") or remap.get("polish"))
+
+    @property
     def objectives(self) -> np.ndarray:
         """`[N, M]` float, the objectives of the front."""
         columns = [measure_named(name).column for name in self.measures]

@@ -29,7 +29,7 @@ from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejec
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.notation import mapping_from_dict
 from mohamjax.mapping.predict import alike
-from mohamjax.reader import read_lines, suggestion
+from mohamjax.reader import closest, read_lines, suggestion
 from mohamjax.text import plural, repeated
 from mohamjax.workload.layer import WorkloadShape
 
@@ -166,9 +166,8 @@ _LAYER_KEYS = ("shape", *"RSPQCKN", "wstride", "hstride", "wdil", "hdil", "name"
 def _shape(layer: _Fields) -> WorkloadShape:
     """A layer of the reference format; depthwise channels go from C to G."""
     for key in layer.data:
-        near = "" if key in _LAYER_KEYS else suggestion(key, _LAYER_KEYS)
-        if near.startswith("did you mean"):
-            raise layer.error(key, f"unknown key {key!r}", near)
+        if key not in _LAYER_KEYS and closest(key, _LAYER_KEYS) is not None:
+            raise layer.error(key, f"unknown key {key!r}", suggestion(key, _LAYER_KEYS))
     kind = layer.text("shape")
     if kind not in ("conv", "dwconv"):
         raise layer.error("shape", f"{kind!r} is unknown", "use conv or dwconv")

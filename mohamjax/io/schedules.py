@@ -420,9 +420,6 @@ def _goals(rows: abc.Sequence[JobForm], top: Place) -> dict[str, Any]:
     }
 
 
-_ORDER_KEYS = frozenset(OrderForm.__struct_fields__)
-
-
 class TableSchedules:
     """Reads schedules over one job table.
 
@@ -444,12 +441,13 @@ class TableSchedules:
             value: the schedule, as JSON has it.
             at: its place, for complaints.
         """
+        refuse_misspelt(value, OrderForm, file=at.file, where=at.path)
         sound = self._sound(value)
         return self._checked(value, at) if sound is None else sound
 
     def _sound(self, value: object) -> tuple[np.ndarray, np.ndarray] | None:
         """A schedule of numbers whose order is topological; None for any other, sound or not."""
-        if not isinstance(value, dict) or not value.keys() <= _ORDER_KEYS:
+        if not isinstance(value, dict):
             return None
         rows = [value.get(key) for key in ("order", "accelerator")]
         count = len(self.table.jobs)
@@ -467,7 +465,6 @@ class TableSchedules:
 
     def _checked(self, value: object, at: Place) -> tuple[np.ndarray, np.ndarray]:
         """As `read`, of any schedule."""
-        refuse_misspelt(value, OrderForm, file=at.file, where=at.path)
         form, table, jobs = at.form(value, OrderForm), self.table, self._jobs
         own = at.at("accelerator")
         keys, named = self._assigned(form.accelerator, own)
@@ -650,6 +647,7 @@ def evaluate_schedules(
     timelines: bool = False,
     ending: str = "json",
     complain: Callable[[str], None] | None = None,
+    document: dict[str, Any] | None = None,
 ) -> dict[str, object]:
     """Evaluates the schedules of a file, in double precision unless told otherwise.
 
@@ -662,6 +660,7 @@ def evaluate_schedules(
         timelines: also write when and by what each job is slowed (and when it runs, for job tables).
         ending: `json`; `jsonl`, a line per schedule; or `csv`, which has no times of jobs.
         complain: called with one line for every broken schedule.
+        document: what `read_document` made of the file; read here by default.
 
     Returns:
         A summary: `format`, `schedules`, `jobs` (numbers; jobs of sound schedules), `precision`, and where schedules
@@ -670,9 +669,9 @@ def evaluate_schedules(
     Raises:
         InputError: the file cannot be read, is of no known format, or breaks its format; or `out` cannot be written.
     """
-    document = read_document(path)
-    name = check_format(document, SCHEDULE_READERS, path)
-    result, counts = SCHEDULE_READERS[name](document, path, float32, timelines)
+    content: dict[str, Any] = read_document(path) if document is None else document
+    name = check_format(content, SCHEDULE_READERS, path)
+    result, counts = SCHEDULE_READERS[name](content, path, float32, timelines)
     rows: Any = result[ENTRIES[name]]
     broken = [row["reason"] for row in rows if "reason" in row]
     columns: list[str] = []

@@ -15,7 +15,7 @@ from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
 from mohamjax.mapping.space import MapSpace, decode, sample
 from mohamjax.mapping.tables import assemble, column_shapes
 from mohamjax.problem.design_problem import DesignProblem, as_problem
-from mohamjax.reader import whole
+from mohamjax.reader import count_asked
 from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import cast, take
 from mohamjax.workload import ApplicationLike
@@ -58,10 +58,7 @@ def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: 
         >>> tables.cycles.shape, int(tables.count.max())
         ((2, 2, 16), 16)
     """
-    asked = whole(count)
-    if asked is None or asked < 1:
-        raise InputError(f"is {count!r:.40}", argument="count", remedy="ask for 1 mapping or more, a whole number")
-    count = asked
+    count = count_asked(count, "count", "ask for 1 mapping or more, a whole number")
     check_seed(seed)
     problem = as_problem(problem)
     layers, templates = problem.application.unique_layers, problem.resolved.templates

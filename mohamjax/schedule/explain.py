@@ -359,7 +359,7 @@ class _Parts:
                 for i in chain
             ],
             **self.busy(np.asarray(chain)),
-            "bound_s": self.bound.seconds(chain, self.use.busy, CYCLE_S),
+            "bound_s": self.bound.seconds(chain),
         }
 
     def layers(self, nests: Mapping) -> list[LayerPart]:
@@ -377,7 +377,7 @@ class _Parts:
                 "macs_per_cycle": float(self.use.macs_per_cycle[i]),
                 "utilisation": float(self.use.utilisation[i]),
                 "offchip_bytes": float(self.report.offchip_bytes[i]),
-                "bound": self.bound.of(i, float(self.use.busy[i])),
+                "bound": self.bound.of(i),
             }
             if beyond := padded_names(covers):
                 row["padded"] = beyond

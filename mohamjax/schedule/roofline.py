@@ -15,7 +15,7 @@ import numpy as np
 
 from mohamjax.hardware import Template
 from mohamjax.mapping import MappingTables
-from mohamjax.schedule.design import Design
+from mohamjax.schedule.design import CYCLE_S, Design
 from mohamjax.schedule.segments import Flow, by_resource
 from mohamjax.schedule.utilisation import LayerUse
 
@@ -112,34 +112,30 @@ class Binding(NamedTuple):
     Attributes:
         shared: `[R, L]` float, cycles in which each shared resource slows each layer.
         own: `[L]` what binds each layer in the rest of its time: a buffer, `COMPUTE` or `MAPPING`.
+        busy: `[L]` float, cycles in which each layer runs.
         resources: names of the shared resources.
     """
 
     shared: np.ndarray
     own: list[str]
+    busy: np.ndarray
     resources: Sequence[str]
 
-    def of(self, layer: int, busy: float) -> str:
-        """What binds a layer that runs for so many cycles, for more than half of them."""
+    def of(self, layer: int) -> str:
+        """What binds a layer for more than half of the time in which it runs."""
         slowed = self.shared[:, layer]
-        return self.resources[int(np.argmax(slowed))] if slowed.sum() > busy / 2 else self.own[layer]
+        return self.resources[int(np.argmax(slowed))] if slowed.sum() > self.busy[layer] / 2 else self.own[layer]
 
-    def seconds(self, layers: Sequence[int], busy: np.ndarray, cycle: float) -> dict[str, float]:
-        """What binds some layers, the longest first, and for how long; adds up to the time in which they run.
-
-        Args:
-            layers: their indices.
-            busy: `[L]` float, cycles in which every layer runs.
-            cycle: [s].
-        """
+    def seconds(self, layers: Sequence[int]) -> dict[str, float]:
+        """What binds some layers, the longest first, and for how long [s]; adds up to the time in which they run."""
         total: dict[str, float] = {}
         for layer in layers:
             slowed = self.shared[:, layer]
             for name, cycles in zip(self.resources, slowed, strict=True):
                 total[name] = total.get(name, 0.0) + float(cycles)
-            rest = max(float(busy[layer] - slowed.sum()), 0.0)
+            rest = max(float(self.busy[layer] - slowed.sum()), 0.0)
             total[self.own[layer]] = total.get(self.own[layer], 0.0) + rest
-        return {name: cycles * cycle for name, cycles in sorted(total.items(), key=lambda item: -item[1]) if cycles}
+        return {name: cycles * CYCLE_S for name, cycles in sorted(total.items(), key=lambda item: -item[1]) if cycles}
 
 
 def binding(
@@ -174,4 +170,4 @@ def binding(
         for layer in range(len(unique))
     ]
     slowed = np.where(seen.rate < SLIGHT, np.diff(seen.time)[:, None], 0.0)
-    return Binding(by_resource(seen, slowed), own, resources)
+    return Binding(by_resource(seen, slowed), own, use.busy, resources)

@@ -277,7 +277,7 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
             energy_J=float(energies[i].sum()),
             intensity=float(intensity[i]),
             reached=float(use.macs_per_cycle[i]),
-            bound=bound.of(i, float(use.busy[i])),
+            bound=bound.of(i),
         )
         for i, (layer, network) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
     ]

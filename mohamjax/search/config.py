@@ -231,6 +231,11 @@ class RemapConfig:
     generations: int = 0
     descent: int = 4
 
+    @property
+    def maps_again(self) -> bool:
+        """Whether there are rounds at all."""
+        return bool(self.every or self.polish)
+
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
         least = {"every": 0, "polish": 0, "settle": 1, "chiplets": 1, "entries": 0, "generations": 0, "descent": 0}

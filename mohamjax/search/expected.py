@@ -70,7 +70,7 @@ def expected_cost(problem: DesignProblem, pairs: int, settings: Settings) -> Exp
     offspring = moham.islands * (moham.population + moham.immigrant_count)
     batches = moham.generations + (moham.seed_batches if moham.seeded else 1)
     layers, entries, descended = len(application.layers), mapper.entries, 0
-    if plans and (remap.every or remap.polish):
+    if plans and remap.maps_again:
         rounds = ((moham.generations - 1) // remap.every if remap.every else 0) + remap.polish
         batches += remap.polish * remap.settle + rounds * -(-moham.archive // moham.population)
         again = rounds * int(_RUNS * remap.chiplets * len(application.unique_layers))

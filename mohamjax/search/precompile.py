@@ -205,7 +205,7 @@ class Precompilation:
 
     def _made_up(self) -> MappingTables:
         problem, settings = self._problem, self._settings
-        grows = settings.moham.genes == "plans" and bool(settings.remap.every or settings.remap.polish)
+        grows = settings.moham.genes == "plans" and settings.remap.maps_again
         entries = settings.mapper.entries + (settings.remap.entries if grows else 0)
         technology = cast(problem.technology, jnp.float32)
         return made_up_tables(problem.application.unique_layers, problem.resolved.templates, technology, entries)

@@ -202,7 +202,7 @@ class Search:
         if self.designs is not None:
             tables, self._injected = inject(self.designs, single, tables)
         self._remapper = None
-        if self._plans and (settings.remap.every or settings.remap.polish):
+        if self._plans and settings.remap.maps_again:
             key = jax.random.fold_in(self._keys[0], 1)
             self._remapper = Remapper(key, single.setup, settings, tables, self._listener.mapping, self._spread)
             tables = self._remapper.tables

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mohamjax import emo
 from mohamjax.errors import InputError
-from mohamjax.reader import whole
+from mohamjax.reader import count_asked
 from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.design import OBJECTIVES
@@ -175,10 +175,7 @@ def uncertainty(
         InputError: an unknown parameter, a spread below 0, or no sample.
     """
     check_seed(seed)
-    number = whole(samples)
-    if number is None or number < 1:
-        raise InputError(f"is {samples!r:.40}", argument="samples", remedy="draw 1 or more, a whole number")
-    samples = number
+    samples = count_asked(samples, "samples", "draw 1 or more, a whole number")
     check_count(samples, "samples")
     chosen, spreads = _spreads(known_parameters(candidates), spread)
     now = nominal_variant(candidates.evaluation)
