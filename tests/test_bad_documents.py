@@ -103,7 +103,7 @@ def _of_first_layer(rows):
         (["schedule", 0, "chiplet"], 9, ["runs on chiplet 9, which does not exist; the design has "]),
         (["schedule", 0, "layer"], 99, ["schedule[0]: there is no layer 99; the ", "layers are numbered from 0"]),
         (["schedule", 0, "layer"], "a/l00", ["schedule[0]: there is no layer 'a/l00'; did you mean 'a/l0'?"]),
-        (["schedule", 0, "mapping"], 999, ["mappings[999]: there is no such mapping; `mappings` has ", "from 0"]),
+        (["schedule", 0, "mapping"], 999, ["mappings[999]: there is no such mapping", "schedule[0]", "has ", "from 0"]),
         (["schedule"], lambda rows: rows[:-1], ["is not scheduled; list every layer once"]),
         (["chiplets", 0, "tile"], 99, ["stands on tile 99, and the package has the tiles 0 to ", "leave `tile` out"]),
         (["chiplets", 0, "levels"], [{"name": "L2"}], ["has no level 'L2'; its levels are "]),
