@@ -789,6 +789,7 @@ def test_a_search_tells_how_far_it_is(problem, tables, result, capsys, monkeypat
         mj.search(problem, tables, progress=True, listener=Silent())
 
 
+@pytest.mark.slow
 def test_the_mapper_tells_how_far_it_is(capsys):
     mj.map_layers(mj.DesignProblem(toy(), "eyeriss"), "tiny", progress=True)
     assert re.search(r"^mapper  2/2 sets \(0 cached\)  [\d,]+ mappings/s  0 s left$", capsys.readouterr().err, re.M)

@@ -342,6 +342,7 @@ def large(genes, problem):
     return exceeds.reshape(genes.slot.shape[:-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["cpu", "wide"])
 def test_drafts_grow_in_their_order_however_many_are_wanted(form):
     """More than one pass takes are wanted, just as many, one, none; problems side by side differ in it."""

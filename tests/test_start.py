@@ -112,6 +112,7 @@ def test_to_warm_makes_the_programs_of_a_search_and_no_others(problem, settings,
     assert {key for key in PROGRAMS if "precompilation" not in key} == programs
 
 
+@pytest.mark.slow
 def test_precompilation_changes_no_result(problem, settings, monkeypatch):
     class Nothing:
         def __init__(self, *_):
