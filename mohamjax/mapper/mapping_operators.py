@@ -40,12 +40,13 @@ from mohamjax.mapping.space import (
     tile_words,
 )
 from mohamjax.runtime.blocks import first_true, short_argsort
+from mohamjax.runtime.draws import Draws
 from mohamjax.runtime.platforms import by_platform
 from mohamjax.runtime.struct import record, take
 
 _FILL_RATE = 3.5
 _MORE = 1.5
-_MOST = 8
+_MOST = 5
 _LONGEST = 8  # primes of one dimension that find a new slot when it is padded
 # Passes in which a mutation takes a population that it takes whole: by default it takes a fifth, in one pass; padding
 # takes half as many, in passes half as wide.
@@ -175,31 +176,32 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, *, 
 
 def swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Exchanges two temporal loops of one level, drawn among the pairs of loops with a bound above 1."""
+    return _swap_loops(Draws(key, sum(genes.order.shape)), genes, own_space(genes, space))
+
+
+def _swap_loops(draws: Draws, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """The same of the mappings that cover the bounds of `space`, by L + D draws."""
     levels, dims = genes.order.shape
-    space = own_space(genes, space)
     at = (genes.slot == jnp.arange(levels)[:, None]) & (space.prime > 1)  # temporal loops: slot = level
     dim_used = jnp.any(at[:, :, None] & (space.dim[:, None] == jnp.arange(dims)), axis=1)  # [L, D]
     loops = jnp.take_along_axis(dim_used, genes.order, axis=1)
     loops &= space.constraints.order < 0  # prescribed positions stay
-    level_key, loop_key = jax.random.split(key)
     can = jnp.sum(loops, axis=1) > 1
-    level = jnp.argmax(jnp.where(can, jax.random.uniform(level_key, (levels,)), -1))
-    draw = jnp.where(loops[level], jax.random.uniform(loop_key, (dims,)), -1)
-    (first, second) = jax.lax.top_k(draw, 2)[1]
+    level = jnp.argmax(jnp.where(can, draws.uniform(levels), -1))
+    draw = jnp.where(loops[level], draws.uniform(dims), -1)
+    first, place = jnp.argmax(draw), jnp.arange(dims)
+    second = jnp.argmax(jnp.where(place == first, -2, draw))
     row = genes.order[level]
-    place = jnp.arange(dims)
     row = jnp.where(place == first, row[second], jnp.where(place == second, row[first], row))
     here = (jnp.arange(levels) == level) & can
     return dataclasses.replace(genes, order=jnp.where(here[:, None], row, genes.order))
 
 
-def _move_factor(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
-    """Moves one prime to another slot, drawn among those that take it."""
-    index_key, slot_key = jax.random.split(key)
-    space = own_space(genes, space)
-    index = jnp.argmax(jnp.where(space.prime > 1, jax.random.uniform(index_key, space.prime.shape), -1))
+def _move_factor(draws: Draws, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Moves one prime to another slot, drawn among those that take it; by F + S draws."""
+    index = jnp.argmax(jnp.where(space.prime > 1, draws.uniform(*space.prime.shape), -1))
     can = admits(nest(genes.slot, space), index, space)
-    target = jnp.argmax(jnp.where(can, jax.random.uniform(slot_key, can.shape), -1)).astype(jnp.int32)
+    target = jnp.argmax(jnp.where(can, draws.uniform(*can.shape), -1)).astype(jnp.int32)
     here = (jnp.arange(genes.slot.shape[0]) == index) & jnp.any(can)
     return dataclasses.replace(genes, slot=jnp.where(here, target, genes.slot))
 
@@ -210,32 +212,32 @@ def mutate(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     Either two temporal loops of one level change places, or one prime factor moves to another slot that takes it.
     The key is consumed.
     """
-    coin_key, swap_key, move_key = jax.random.split(key, 3)
-    swapped = swap_loops(swap_key, genes, space)
-    moved = _move_factor(move_key, genes, space)
-    return select(jax.random.bernoulli(coin_key), swapped, moved)
+    draws = Draws(key, 1 + sum(genes.order.shape) + len(space.dim) + len(space.limit))
+    space = own_space(genes, space)
+    swapped, moved = _swap_loops(draws, genes, space), _move_factor(draws, genes, space)
+    return select(draws.happens(0.5), swapped, moved)
 
 
-def _visit(key: Array, candidate: Array, prime: Array) -> tuple[Array, Array]:
+def _visit(draws: Draws, candidate: Array, prime: Array) -> tuple[Array, Array]:
     """A few of the candidates: indices `[T]`, and whether each is one of the few.
 
     In random order, or, by a fair coin, the largest primes first: 7 before 2 where both want into a fanout of 16.
 
     How many is drawn too, 1 + floor(Exp) with `_MORE` as the mean of the exponential. Measured
     (experiments/bench_mapper.py): to take all that fit, as the released code does, throws a good parent too far.
+    By F + 2 draws.
     """
-    count_key, draw_key, coin_key = jax.random.split(key, 3)
-    draw = jax.random.uniform(draw_key, candidate.shape)
-    draw = jnp.where(candidate, jnp.where(jax.random.bernoulli(coin_key), draw + prime, draw), -1)
+    draw = draws.uniform(*candidate.shape)
+    draw = jnp.where(candidate, jnp.where(draws.happens(0.5), draw + prime, draw), -1)
     index = jax.lax.top_k(draw, min(_MOST, candidate.shape[0]))[1]
-    count = 1 + jnp.floor(_MORE * jax.random.exponential(count_key)).astype(jnp.int32)
+    count = 1 + jnp.floor(_MORE * draws.exponential()).astype(jnp.int32)
     return index, candidate[index] & (jnp.arange(index.shape[0]) < count)
 
 
-def fill_level(key: Array, open_: Array) -> Array:
+def fill_level(draws: Draws, open_: Array) -> Array:
     """One of the levels that are open `[L]`, inner ones more likely: of n, number floor(n Exp(3.5)); `[]` int32."""
     count = jnp.sum(open_)
-    draw = jax.random.exponential(key) / _FILL_RATE
+    draw = draws.exponential() / _FILL_RATE
     rank = jnp.minimum((draw * count).astype(jnp.int32), count - 1)
     return jnp.argmax(jnp.cumsum(open_) == rank + 1).astype(jnp.int32)
 
@@ -247,20 +249,20 @@ def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     dimensions of the data spaces that it keeps is drawn, and the level's loop over it grows by primes of that
     dimension's temporal loops outside, as long as it and every buffer between still fits. The key is consumed.
     """
-    level_key, dim_key, visit_key = jax.random.split(key, 3)
-    space = own_space(genes, space)
     levels, dims = genes.order.shape
+    draws = Draws(key, 3 + dims + len(genes.slot))
+    space = own_space(genes, space)
     relevant = jnp.any(space.constraints.keep[:, :, None] & RELEVANCE, axis=1)  # [L, D]
     mine = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]  # [F, D]
     open_ = jnp.any((space.limit[:levels] > 1) & relevant & jnp.any(mine, axis=0), axis=-1)
     open_ &= jnp.arange(levels) < space.outermost
-    level = fill_level(level_key, open_)
+    level = fill_level(draws, open_)
 
     # Spatial factors stay: filling a buffer must not idle the array.
     outside = (genes.slot < levels) & (genes.slot > level) & jnp.any(open_)
     candidate = mine & outside[:, None] & relevant[level] & (space.limit[level] > 1)
-    dim = jnp.argmax(jnp.where(jnp.any(candidate, axis=0), jax.random.uniform(dim_key, (dims,)), -1))
-    index, chosen = _visit(visit_key, candidate[:, dim], space.prime)
+    dim = jnp.argmax(jnp.where(jnp.any(candidate, axis=0), draws.uniform(dims), -1))
+    index, chosen = _visit(draws, candidate[:, dim], space.prime)
 
     def step(state: Nest, x: tuple[Array, Array]) -> tuple[Nest, None]:
         index, chosen = x
@@ -277,14 +279,15 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
     Temporal primes move, in random order or the largest first, into X and Y loops of any level whose constraint and
     fanout left still take them, as long as the buffers fit. The key is consumed.
     """
-    visit_key, slot_key = jax.random.split(key)
-    space = own_space(genes, space)
     levels, dims = genes.order.shape
+    primes = len(genes.slot)
+    drawn = Draws(key, 2 + primes + 2 * levels * min(_MOST, primes))
+    space = own_space(genes, space)
     wide = jnp.any((space.limit[levels:] > 1) & (space.fanout[levels:, None] > 1), axis=0)  # [D]
     candidate = (genes.slot < levels) & (space.prime > 1)
     candidate &= jnp.any((space.dim[:, None] == jnp.arange(dims)) & wide, axis=-1)
-    index, chosen = _visit(visit_key, candidate, space.prime)
-    draws = jax.random.uniform(slot_key, (index.shape[0], 2 * levels))
+    index, chosen = _visit(drawn, candidate, space.prime)
+    draws = drawn.uniform(len(index), 2 * levels)
 
     def step(state: Nest, x: tuple[Array, Array, Array]) -> tuple[Nest, None]:
         index, chosen, draw = x
@@ -320,14 +323,14 @@ def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     Its new primes, by a fair coin the largest or the smallest first, are dealt to the slots anew (`_dealt`). Where no
     dimension has a choice nothing changes. The key is consumed.
     """
-    dim_key, which_key, coin_key, order_key, draw_key = jax.random.split(key, 5)
+    slots, dims = space.limit.shape
+    draws = Draws(key, slots + dims + 3)
     open_ = space.choices > 1
-    dim = jnp.argmax(jnp.where(open_, jax.random.uniform(dim_key, open_.shape), -1))
+    dim = jnp.argmax(jnp.where(open_, draws.uniform(dims), -1))
     choices = jnp.asarray(space.choices)[dim]
-    step = jax.random.randint(which_key, (), 1, jnp.maximum(choices, 2))
-    taste = jax.random.gumbel(draw_key, (space.limit.shape[0],))
-    taste += jnp.where(jax.random.bernoulli(coin_key), _arrays_first(space), 0.0)
-    largest = jax.random.bernoulli(order_key)
+    step = 1 + draws.below(jnp.maximum(choices - 1, 1))
+    taste = draws.gumbel(slots) + jnp.where(draws.happens(0.5), _arrays_first(space), 0.0)
+    largest = draws.happens(0.5)
     changed = _dealt(genes, dim, (genes.cover[dim] + step) % jnp.maximum(choices, 1), largest, taste, space)
     return select(jnp.any(open_), changed, genes)
 
@@ -392,19 +395,17 @@ STEPS: tuple[str, ...] = ("mend", "random", "bypass", "pad", "fill", "parallelis
 
 def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates) -> tuple[Draft, Draft]:
     """Two children of two parents: crossover, and the mutations that are drawn for each; the key is consumed."""
-    coin_key, cross_key, child_key = jax.random.split(key, 3)
+    steps = len(STEPS)
+    draw_key, cross_key, *keys = jax.random.split(key, 2 + 2 * steps)
+    draws = Draws(draw_key, 1 + 2 * steps)
     crossed = crossover(cross_key, a, b, space, mend=False)
-    pair = select(jax.random.bernoulli(coin_key, rates.crossover), crossed, (a, b))
-
-    def draft(key: Array, genes: MappingGenes) -> Draft:
-        coins, *keys = jax.random.split(key, 1 + len(STEPS))
-        draws = jax.random.uniform(coins, (len(STEPS),))
-        chances = 1.0, rates.random, rates.bypass, rates.pad, rates.fill, rates.parallelise
-        wanted = draws < jnp.stack([jnp.asarray(chance, draws.dtype) for chance in chances])
-        return Draft(genes=genes, keys=jnp.stack(keys), wanted=wanted)
-
-    one, two = jax.random.split(child_key)
-    return draft(one, pair[0]), draft(two, pair[1])
+    one, two = select(draws.happens(rates.crossover), crossed, (a, b))
+    chances = 1.0, rates.random, rates.bypass, rates.pad, rates.fill, rates.parallelise
+    wanted = draws.happens(jnp.stack([jnp.asarray(chance, float) for chance in chances]), 2, steps)
+    return (
+        Draft(genes=one, keys=jnp.stack(keys[:steps]), wanted=wanted[0]),
+        Draft(genes=two, keys=jnp.stack(keys[steps:]), wanted=wanted[1]),
+    )
 
 
 def random_draft(key: Array, space: MapSpace) -> Draft:

@@ -54,6 +54,7 @@ from mohamjax.mapping.space import (
     slot_factors,
     slot_level,
 )
+from mohamjax.runtime.draws import Draws
 
 _LONGEST = 8  # primes of one dimension that a temporal loop takes at once: 256 factors to choose from
 _ACROSS = 6  # and a spatial one
@@ -123,9 +124,9 @@ def fill(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool = F
         space: the problem.
         released: static; which form.
     """
-    level_key, dim_key = jax.random.split(key)
-    space = own_space(genes, space)
     levels, dims = genes.order.shape
+    draws = Draws(key, 1 + dims)
+    space = own_space(genes, space)
     keep = jnp.asarray(space.constraints.keep)
     relevant = jnp.any(keep[:, :, None] & RELEVANCE, axis=1)  # [L, D]
     mine = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]  # [F, D]
@@ -133,13 +134,13 @@ def fill(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool = F
     open_ &= jnp.arange(levels) < space.outermost
     if released:
         open_ &= jnp.sum(keep, axis=1) == 1
-    level = fill_level(level_key, open_)
+    level = fill_level(draws, open_)
     # Spatial loops stay: filling a buffer must not idle the array.
     source = (genes.slot < levels) & (genes.slot > level) & jnp.any(open_)
     state = nest(genes.slot, space)
     if not released:
         candidate = mine & source[:, None] & relevant[level] & (space.limit[level] > state.factors[level])
-        dim = jnp.argmax(jnp.where(jnp.any(candidate, axis=0), jax.random.uniform(dim_key, (dims,)), -1))
+        dim = jnp.argmax(jnp.where(jnp.any(candidate, axis=0), draws.uniform(dims), -1))
         growth = Growth(dim, level, source & relevant[level, dim], jnp.inf)
         state = grown(state, growth, space, longest=_LONGEST, checked=True)
         return dataclasses.replace(genes, slot=state.slot)

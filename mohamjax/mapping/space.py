@@ -33,6 +33,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware.arrays import Machine
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping, covered
 from mohamjax.runtime.blocks import short_argsort
+from mohamjax.runtime.draws import Draws
 from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import record, take
 
@@ -293,9 +294,11 @@ def slot_level(slot: Array, space: MapSpace) -> Array:
 
 def slot_factors(slot: Array, space: MapSpace) -> Array:
     """Factors of every slot and dimension, `[S, D]` int32."""
-    at = slot == jnp.arange(space.limit.shape[0])[:, None]  # [S, F]
-    of = space.dim == jnp.arange(space.limit.shape[1])[:, None]  # [D, F]
-    return jnp.prod(jnp.where(at[:, None] & of, space.prime, 1), axis=-1, dtype=jnp.int32)
+    at = slot[:, None] == jnp.arange(space.limit.shape[0])  # [F, S]
+    of = space.dim[:, None] == jnp.arange(space.limit.shape[1])  # [F, D]
+    # The product over the primes goes over the first axis: a processor then takes rows of slots and dimensions at once.
+    prime = jnp.where(at[:, :, None] & of[:, None], space.prime[:, None, None], 1)
+    return jnp.prod(prime, axis=0, dtype=jnp.int32)
 
 
 def extents(slot: Array, space: MapSpace) -> Array:
@@ -347,7 +350,9 @@ class Nest:
 
 def nest(slot: Array, space: MapSpace) -> Nest:
     """The nest that slots describe."""
-    return Nest(slot=slot, factors=slot_factors(slot, space), extents=extents(slot, space))
+    factors, levels = slot_factors(slot, space), space.capacity.shape[0]
+    own = jnp.prod(factors.astype(space.capacity.dtype).reshape(3, levels, -1), axis=0)
+    return Nest(slot=slot, factors=factors, extents=jnp.cumprod(own, axis=0))
 
 
 def room(state: Nest, index: Array, space: MapSpace) -> Array:
@@ -419,7 +424,12 @@ def random_orders(key: Array, space: MapSpace) -> tuple[Array, Array]:
     """Random loop orders that respect the prescribed ones: `[L, D]` and `[2, L, D]` int32; the key is consumed."""
     prescribed = space.constraints.order
     levels, dims = prescribed.shape
-    draw = jax.random.uniform(key, (3, levels, dims))
+    return _ordered(jax.random.uniform(key, (3, levels, dims)), prescribed)
+
+
+def _ordered(draw: jax.Array, prescribed: Array) -> tuple[Array, Array]:
+    """Orders by `[3, L, D]` draws, the prescribed ones kept."""
+    dims = prescribed.shape[1]
     # position[l, d]: where the level prescribes dimension d; the free ones follow in random order.
     named = prescribed[:, :, None] == jnp.arange(dims)
     position = jnp.where(jnp.any(named, axis=1), jnp.argmax(named, axis=1), dims)
@@ -436,21 +446,21 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
     mappings. Half of them cover the layer's own bounds, of the others every dimension one drawn at random. A layer
     whose single words do not fit has no valid mapping; it comes back with all factors outermost.
     """
-    taste_key, spatial_key, draw_key, visit_key, order_key = jax.random.split(key, 5)
-    cover = jnp.zeros(len(ALL), jnp.int32)
+    keep = None
+    if space.constraints.may_bypass is not None:
+        key, keep_key = jax.random.split(key)
+        keep = random_keep(keep_key, space)
+    (primes,), (slots, dims), orders = space.dim.shape, space.limit.shape, space.constraints.order
+    draws = Draws(key, 2 + dims + slots + primes * slots + primes + 3 * orders.size)
+    cover = jnp.zeros(dims, jnp.int32)
     if space.prime.ndim > 1:
-        pad_key, which_key = jax.random.split(jax.random.fold_in(key, 1))
-        drawn = jax.random.randint(which_key, cover.shape, 0, jnp.asarray(space.choices))
-        cover = jnp.where(jax.random.bernoulli(pad_key), drawn, cover)
-    # Beyond what `split` above gives, which are the first numbers folded in.
-    keep = random_keep(jax.random.fold_in(key, 7), space)
+        cover = jnp.where(draws.happens(0.5), draws.below(jnp.asarray(space.choices), dims), cover)
     space = keeping(keep, covering(cover, space))
-    primes, slots = space.prime.shape[0], space.limit.shape[0]
-    taste = 1.5 * jax.random.normal(taste_key, (slots,))
+    taste = 1.5 * draws.normal(slots)
     is_spatial = jnp.arange(slots) >= slots // 3
-    taste += jnp.where(is_spatial & jax.random.bernoulli(spatial_key, 0.25), 8.0, 0.0)
-    draws = taste + jax.random.gumbel(draw_key, (primes, slots))
-    visit = jax.random.permutation(visit_key, primes)
+    taste += jnp.where(is_spatial & draws.happens(0.25), 8.0, 0.0)
+    scores = taste + draws.gumbel(primes, slots)
+    visit = short_argsort(draws.uniform(primes))
 
     def step(state: Nest, x: tuple[Array, Array]) -> tuple[Nest, None]:
         index, score = x
@@ -459,8 +469,8 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
         return move(state, index, target.astype(jnp.int32), can[target], space), None
 
     slot = jnp.full(primes, space.outermost, jnp.int32)
-    state, _ = jax.lax.scan(step, nest(slot, space), (visit, draws))
-    order, spatial_order = random_orders(order_key, space)
+    state, _ = jax.lax.scan(step, nest(slot, space), (visit, scores))
+    order, spatial_order = _ordered(draws.uniform(3, *orders.shape), orders)
     return MappingGenes(cover=cover, slot=state.slot, order=order, spatial_order=spatial_order, keep=keep)
 
 

@@ -9,7 +9,6 @@ consumed.
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 from mohamjax.problem.plan_tables import LEAST, PlanTables
 from mohamjax.problem.resolved import FREE
 from mohamjax.problem.space import Genetics
+from mohamjax.runtime.draws import Draws
 from mohamjax.runtime.struct import record
 from mohamjax.schedule import Design
 from mohamjax.search.operators import scheduling_mutation, spliced
@@ -89,33 +89,6 @@ MOST_RATES = {
 """Largest values of the rates that are no probabilities: chiplets on average, a logarithm of steps, layers."""
 
 
-class _Draws:
-    """Random numbers of one individual, drawn at once and handed out piece by piece.
-
-    Every draw of its own unrolls the generator's rounds anew, which would be most of the compiled program.
-    """
-
-    def __init__(self, key: jax.Array, room: int) -> None:
-        self._values = jax.random.uniform(key, (room,))
-        self._used = 0
-
-    def uniform(self, *shape: int) -> jax.Array:
-        """Numbers in [0, 1) that nobody else has."""
-        first, self._used = self._used, self._used + math.prod(shape)
-        if self._used > self._values.shape[0]:
-            raise ValueError(f"{self._used} numbers asked for, {self._values.shape[0]} drawn")
-        return self._values[first : self._used].reshape(shape)
-
-    def below(self, limit: jax.typing.ArrayLike, *shape: int) -> jax.Array:
-        """Whole numbers in 0..limit-1."""
-        drawn = (self.uniform(*shape) * limit).astype(jnp.int32)
-        return jnp.minimum(drawn, jnp.asarray(limit, jnp.int32) - 1)
-
-    def happens(self, rate: jax.typing.ArrayLike, *shape: int) -> jax.Array:
-        """True with a probability."""
-        return self.uniform(*shape) < rate
-
-
 def completed(plan: Plan, genetics: Genetics) -> Plan:
     """The plan with what the user demands, and with a chiplet for every layer.
 
@@ -154,7 +127,7 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
     return dataclasses.replace(plan, template=template.astype(jnp.int32))
 
 
-def _new_chiplets(draws: _Draws, number: int, tables: PlanTables) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _new_chiplets(draws: Draws, number: int, tables: PlanTables) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Random templates `[number]`, sizes of the library `[number, C]` and weights `[number]`."""
     templates, sizes = tables.library.shape[:2]
     template = draws.below(templates, number)
@@ -177,7 +150,7 @@ def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
         tables: sets of mappings, and the library.
     """
     tiles = genetics.on_tile.shape[0]
-    draws = _Draws(key, 3 * tiles + 4)
+    draws = Draws(key, 3 * tiles + 4)
     least = draws.happens(1 / 16)
     chips = jnp.exp(draws.uniform() * jnp.log(genetics.max_chiplets + 1.0)).astype(jnp.int32)
     chips = jnp.where(least, 1, chips)
@@ -204,7 +177,7 @@ def crossover(key: jax.Array, a: Plan, b: Plan, rate: jax.typing.ArrayLike) -> t
         rate: probability; else the children are the parents.
     """
     tiles = a.template.shape[0]
-    draws = _Draws(key, tiles + 2)
+    draws = Draws(key, tiles + 2)
     happens = draws.happens(rate)
     swaps = draws.happens(0.5, tiles) & happens
     thrift = draws.happens(0.5) & happens
@@ -236,7 +209,7 @@ def mutated(key: jax.Array, plan: Plan, tables: PlanTables, rates: PlanRates) ->
     """
     tiles, room = plan.size.shape
     most = tables.fits.shape[3] - 1
-    draws = _Draws(key, tiles * (3 * room + 18) + 2)
+    draws = Draws(key, tiles * (3 * room + 18) + 2)
     template, size, weight = plan.template, plan.size, plan.weight
     standing = template >= 0
     count = jnp.maximum(jnp.sum(standing), 1)
@@ -294,7 +267,7 @@ def neighbour(key: jax.Array, plan: Plan, tables: PlanTables) -> Plan:
         tables: sets of mappings.
     """
     tiles, room = plan.size.shape
-    draws = _Draws(key, 8)
+    draws = Draws(key, 8)
     standing = plan.template >= 0
     number = jnp.cumsum(standing)
 
@@ -409,7 +382,7 @@ def takers(design: Design, source: jax.Array, genetics: Genetics) -> jax.Array:
 
 
 def _rearranged(
-    draws: _Draws, individual: Planned, genetics: Genetics, tables: PlanTables, rates: PlanRates
+    draws: Draws, individual: Planned, genetics: Genetics, tables: PlanTables, rates: PlanRates
 ) -> tuple[Planned, jax.Array]:
     """The individual with two chiplets exchanged or one given up, each with its probability, and whether either is."""
     tiles = individual.design.template.shape[0]
@@ -453,7 +426,7 @@ def adjustment(
     plan, design = individual.plan, individual.design
     layers, tiles = design.order.shape[0], plan.template.shape[0]
     draw_key, swap_key = jax.random.split(key)
-    draws = _Draws(draw_key, 4 * layers + 6 * tiles + 14)
+    draws = Draws(draw_key, 4 * layers + 6 * tiles + 14)
     real = genetics.real
 
     def some() -> jax.Array:
