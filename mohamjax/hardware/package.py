@@ -301,14 +301,11 @@ def package_from_dict(
     Raises:
         InputError: If a key is unknown, or a value has the wrong type or is out of range.
     """
-    try:
-        form = read_form(data, PackageForm, file=file, where=where)
-    except InputError as error:
-        if not str(error.item).endswith("memory.type") or not error.message.startswith("unknown value"):
-            raise
-        memory = data["memory"]
-        assert isinstance(memory, abc.Mapping)
-        raise unknown_memory(memory["type"], file=file, item=error.item) from None
+    memory = data.get("memory") if isinstance(data, abc.Mapping) else None
+    name = memory.get("type") if isinstance(memory, abc.Mapping) else None
+    if isinstance(name, str) and name not in DRAM_TYPES:
+        raise unknown_memory(name, file=file, item=f"{where}.memory.type" if where else "memory.type")
+    form = read_form(data, PackageForm, file=file, where=where)
     return package_of(form, file=file, where=where, default=default)
 
 
