@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import abc
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -89,6 +90,14 @@ class MemoryForm(Form):
     ) = None
     energy_pJ_per_bit: Amount | None = None
     bytes_per_cycle: Bandwidth | None = None
+
+
+def check_memory_type(package: object, *, file: object = None, where: str = "") -> None:
+    """Refuses a package whose memory is of a type that the technology does not know; the rest is its form's matter."""
+    memory = package.get("memory") if isinstance(package, abc.Mapping) else None
+    name = memory.get("type") if isinstance(memory, abc.Mapping) else None
+    if isinstance(name, str) and name not in (*DRAM_TYPES, _OF_TEMPLATES):
+        raise unknown_memory(name, file=file, item=f"{where}.memory.type" if where else "memory.type")
 
 
 def memory_of(form: MemoryForm, default: Memory | None, *, file: object = None, where: str = "memory") -> Memory | None:

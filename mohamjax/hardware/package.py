@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Whole, check_fields, read_form
-from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, memory_of, memory_to_dict, unknown_memory
+from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, check_memory_type, memory_of, memory_to_dict
 from mohamjax.hardware.mesh import Link, route, trunks
 from mohamjax.hardware.technology import DRAM_TYPES
 from mohamjax.reader import as_given, read_yaml
@@ -301,10 +301,7 @@ def package_from_dict(
     Raises:
         InputError: If a key is unknown, or a value has the wrong type or is out of range.
     """
-    memory = data.get("memory") if isinstance(data, abc.Mapping) else None
-    name = memory.get("type") if isinstance(memory, abc.Mapping) else None
-    if isinstance(name, str) and name not in DRAM_TYPES:
-        raise unknown_memory(name, file=file, item=f"{where}.memory.type" if where else "memory.type")
+    check_memory_type(data, file=file, where=where)
     form = read_form(data, PackageForm, file=file, where=where)
     return package_of(form, file=file, where=where, default=default)
 

@@ -86,7 +86,8 @@ def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: 
     for at in draws:
         valid = np.isfinite(tables.objectives[at]).all(axis=-1) & (np.arange(most) < number[at])
         good = np.flatnonzero(valid)[:count]
-        good = good[np.lexsort((tables.objectives[at][good, 1], tables.objectives[at][good, 0]))]
+        # Equally fast ones stay as drawn: what energies cost changes no index.
+        good = good[np.argsort(tables.objectives[at][good, 0], kind="stable")]
         kept = np.resize(good, count) if good.size else np.zeros(count, int)
         columns: dict[str, Any] = {name: getattr(tables, name)[at][kept] for name in column_shapes(levels, 3)}
         for name, column in columns.items():
