@@ -499,8 +499,12 @@ def _store(cache: bool | str | os.PathLike[str]) -> MappingCache | None:
 
 
 def _kept(checkpoint: str | os.PathLike[str] | None) -> CheckpointFile | None:
-    """The checkpoint that is asked for."""
-    return None if checkpoint is None else CheckpointFile(pathlib.Path(checkpoint))
+    """The checkpoint that is asked for, in a folder that exists from now on."""
+    if checkpoint is None:
+        return None
+    path = pathlib.Path(checkpoint)
+    prepare_folder(path.parent, "checkpoint")
+    return CheckpointFile(path)
 
 
 def _budget(name: str) -> str:
@@ -539,7 +543,8 @@ def search(
             the end which layers use little of their chiplet in every design.
         listener: an object of your own that is told how the search goes (`search.Listener`), instead of `progress`.
         designs: `designs/1` or `schedule/1` file whose designs are evaluated first.
-        checkpoint: npz file that is written every half a minute and at the end.
+        checkpoint: npz file that is written every half a minute and at the end; its folder is created. None can be kept
+            where an objective or a limit is a function of yours.
         resume: go on from it; where there is none yet, from the beginning.
         cache: as of `map_layers`.
         devices: on which it runs: a number of them, `all`, or a list; default one. Islands are dealt out to them, an
@@ -553,6 +558,8 @@ def search(
         The result: `.front.objectives` `[n, M]` float64 by the first of them upward, `.front.designs`, `.history` (a
         row per generation), `.tables`; with the preset `moham` `.archive` beside the front. A search for one number
         (`objective="product"`) gives a front by the first objective too: `.best` is the row that has least of it.
+        Ctrl-C ends the generations early: the result is then what was found so far, and `.interrupted` is true. Before
+        the first generation it raises KeyboardInterrupt, as anywhere.
 
     Raises:
         InputError: an unknown setting or one that the problem decides, tables of another problem, a checkpoint of

@@ -913,3 +913,18 @@ def test_readme_example_runs(monkeypatch, problem, tables, result):
     space = {}
     exec(snippet, space)
     assert np.isfinite(space["objectives"]).all() and len(space["front"].designs) == len(space["front"].objectives)
+
+
+def test_a_checkpoint_has_a_folder_before_anything_is_searched(problem, tables, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot be (written|created).*"):
+        mj.search(problem, tables, budget="tiny", checkpoint=tmp_path / "file" / "checkpoint.npz", **TINY)
+    path = tmp_path / "new" / "folder" / "checkpoint.npz"
+    mj.search(problem, tables, budget="tiny", seed=0, checkpoint=path, **TINY)
+    assert path.exists()
+
+
+def test_shapes_are_checked_where_nests_are_evaluated(tables):
+    nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)
+    with pytest.raises(InputError, match=r"shape\.K: is nan; give a whole number of at least 1"):
+        mj.evaluate_mappings(nests, WorkloadShape(K=float("nan"), C=4), "simba")

@@ -408,6 +408,7 @@ def test_units_for_people():
     assert style.quantity(9.9999e-3, "s") == "10.0 ms"
     assert style.quantity(123.4, "mm²") == "123 mm²"
     assert style.quantity(0.0, "J") == "0 J"
+    assert style.quantity(6.1e-8, "J s") == "6.1e-08 J s"  # a unit without prefixes
     assert style.si([2e-6, 9e-4], "s") == (pytest.approx(1e6), "µs")
     assert style.si([5e-3], "mm²") == (1.0, "mm²")
 

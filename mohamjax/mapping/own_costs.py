@@ -192,6 +192,7 @@ def evaluate_mappings(
     if isinstance(layer, Layer | UniqueLayer):
         layer = layer.shape
     if isinstance(layer, WorkloadShape):
+        layer.check()
         layer = layer_arrays(layer)
     if np.ndim(arrays.component) != 1:
         raise ValueError(f"template: expected arrays of one template, got a leading axis: {np.shape(arrays.component)}")

@@ -126,7 +126,8 @@ def quantity(value: float, unit: str) -> str:
     factor, name = si([value], unit)
     scaled = float(f"{value * factor:.3g}")
     digits = 0 if scaled == 0 else max(0, 2 - math.floor(math.log10(abs(scaled))))
-    return f"{scaled:.{min(digits, 6)}f} {name}"
+    # Units that have no prefixes (J s) leave values that are far from 1.
+    return f"{scaled:.{digits}f} {name}" if digits <= 6 else f"{scaled:.3g} {name}"
 
 
 def objectives_text(objectives: Sequence[float], measures: Sequence[str] = DEFAULT) -> str:
