@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology, technology_hash
+from mohamjax.hardware import Technology, technology_called, technology_hash
 from mohamjax.io.files import prepare_folder, write_text
 from mohamjax.io.results_reader import ResultDesigns, ResultFiles, evaluate_results, read_results
 from mohamjax.page import Result, contents, page
@@ -139,6 +139,13 @@ def _plainly(value: Any) -> str:
     return " ".join(f"{key} {own}" for key, own in value.items()) if isinstance(value, dict) else str(value)
 
 
+def _technology(config: abc.Mapping[str, Any]) -> str:
+    """The name of a packaged technology, or the file that was named, and the hash of its figures."""
+    stated = str(config.get("technology_hash", ""))
+    name = technology_called(stated) or _table(config, "inputs").get("technology")
+    return f"{name} (figures {stated[:12]})" if name else stated
+
+
 def _facts(files: ResultFiles, designs: ResultDesigns) -> list[tuple[str, str]]:
     """What a reader asks first about where results come from; the rest is in `config.yaml`, which the page holds."""
     config, last = files.config, files.history[-1]
@@ -157,7 +164,7 @@ def _facts(files: ResultFiles, designs: ResultDesigns) -> list[tuple[str, str]]:
         ("evaluations", f"{last['evaluations']:.0f}"),
         ("time of the search", f"{last['seconds']:.1f} s"),
         ("package", package),
-        ("technology", str(config.get("technology_hash", ""))),
+        ("technology", _technology(config)),
         ("versions", ", ".join(f"{key} {value}" for key, value in versions.items())),
         ("device", str(config.get("device", ""))),
         ("written", written.strftime("%Y-%m-%d %H:%M UTC")),

@@ -5,6 +5,7 @@ import dataclasses
 import html.parser
 import json
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -15,7 +16,7 @@ from toy_designs import toy_designs
 
 import mohamjax as mj
 from mohamjax.cli import main
-from mohamjax.hardware import load_technology, technology_hash
+from mohamjax.hardware import load_technology, packaged_technologies, technology_called, technology_hash
 from mohamjax.io import evaluate_designs, write_design_trace
 from mohamjax.io.results import write_front_files
 from mohamjax.mapping import loop_nest
@@ -81,7 +82,8 @@ def test_results_of_own_technologies_need_no_other_file(tmp_path, monkeypatch, c
         technology = load_technology(files[-1])
         folders.append(tmp_path / name)
         folders[-1].mkdir()
-        config = CONFIG | {"technology_hash": technology_hash(technology)}
+        named = {"technology": None if factor == 0.5 else files[-1].name}
+        config = CONFIG | {"technology_hash": technology_hash(technology), "inputs": named}
         write_front_files(folders[-1], toy_designs(technology), HISTORY, config)
     energies = []
     for folder in folders:
@@ -92,6 +94,13 @@ def test_results_of_own_technologies_need_no_other_file(tmp_path, monkeypatch, c
     assert np.all(np.asarray(energies[1]) > 1.5 * np.asarray(energies[0]))
     both, given = [*map(str, folders)], [word for file in files for word in ("--technology", str(file))]
     assert main(["report", *both, "--out", "page.html"]) == 0
+    told = [
+        dict(result["facts"])["technology"]
+        for result in unpacked(pathlib.Path("page.html").read_text("utf-8"))["results"]
+    ]
+    assert re.fullmatch("[0-9a-f]{64}", told[0]) and re.fullmatch(r"large\.yaml \(figures [0-9a-f]{12}\)", told[1])
+    names = packaged_technologies()
+    assert [technology_called(technology_hash(load_technology(name))) for name in names] == [*names]
     assert main(["plot", both[0], "--out", "figures"]) == 0
     for folder in folders:
         document = json.loads((folder / "designs.json").read_text())

@@ -26,7 +26,7 @@ from mohamjax.hardware.package import (
     package_tables,
     package_to_dict,
 )
-from mohamjax.hardware.recorded import RecordForm, recorded_technology, technology_record
+from mohamjax.hardware.recorded import RecordForm, recorded_technology, technology_called, technology_record
 from mohamjax.hardware.technology import (
     COMPONENT_CLASSES,
     DRAM_TYPES,
@@ -123,6 +123,7 @@ __all__ = [
     "resize",
     "slow_buffers",
     "sram_times",
+    "technology_called",
     "technology_hash",
     "technology_record",
     "template_arrays",

@@ -44,7 +44,7 @@ def technology_record(technology: Technology) -> dict[str, object]:
     """What a file of designs says of the technology: its hash, and all its figures unless it is a packaged one."""
     stated = technology_hash(technology)
     record: dict[str, object] = {"hash": stated, "static_energy": technology.static_share is not None}
-    if stated in map(_hash_of, packaged_technologies()):
+    if technology_called(stated):
         return record
 
     def figures(value: ArrayLike) -> dict[str, object]:
@@ -86,6 +86,12 @@ def recorded_technology(
     if (_hash_of(earlier) if earlier else stated) not in (None, technology_hash(given)):
         return None
     return counting_leakage(given) if static_energy else given
+
+
+def technology_called(stated: str) -> str | None:
+    """The name of the packaged technology with this hash; None where there is none."""
+    known = (name for name in packaged_technologies() if _hash_of(name) == stated)
+    return _EARLIER.get(stated) or next(known, None)
 
 
 @functools.cache
