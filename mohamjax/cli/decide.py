@@ -7,7 +7,7 @@ import json
 
 from mohamjax.cli import options
 from mohamjax.cli.outputs import probe, write
-from mohamjax.cli.tables import decision_table
+from mohamjax.cli.tables import decision_table, lines
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
@@ -23,8 +23,9 @@ def add_parser(verbs: options.Verbs) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Prints the designs; the exit code is 0 where some keep the target, 1 where none does."""
-    from mohamjax.io.results_reader import read_results
+    from mohamjax.io.results_reader import built_in, read_results
     from mohamjax.schedule.decision import decide
+    from mohamjax.schedule.recommended import told_of_slack, told_of_tiny_chiplets
 
     probe(arguments.out)
     results = read_results(arguments.folder)
@@ -34,9 +35,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if error.argument is None:
             raise
         raise InputError(error.message, item="TARGET", remedy=error.remedy) from None
+    best, remarks = decision.recommended, []
+    if best is not None:
+        remarks = [told_of_slack(decision), told_of_tiny_chiplets(built_in(arguments.folder, best["design_id"]))]
+        remarks = [told for told in remarks if told]
     if arguments.json:
-        told = json.dumps(decision.to_dict(), indent=2)
+        told = json.dumps({**decision.to_dict(), "remarks": remarks}, indent=2)
     else:
-        told = decision_table(decision, mapped_again=results.mapped_again)
+        told = "\n".join([decision_table(decision, mapped_again=results.mapped_again), *map(lines, remarks)])
     write(arguments.out, told + "\n")
     return 0 if decision.kept else 1

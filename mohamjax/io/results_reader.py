@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import math
@@ -10,15 +11,18 @@ from collections import abc
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from mohamjax.errors import InputError
+from mohamjax.forms import OpenForm
 from mohamjax.hardware import Technology
 from mohamjax.io.designs import DesignRow, evaluate_designs
 from mohamjax.io.results import read_certificate
-from mohamjax.reader import found, read_table, read_text, read_yaml
+from mohamjax.reader import found, read_table, read_text, read_utf8, read_yaml
 from mohamjax.schedule import Certificate, Evaluated
 from mohamjax.schedule.measures import DEFAULT, measure_named
+from mohamjax.schedule.recommended import BuiltChiplet
 from mohamjax.unico.config import CODESIGN_FORMAT
 
 _REMEDY = "give the results folder of a search"
@@ -138,6 +142,59 @@ def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",))
         measures=measures,
         offsets=offsets,
     )
+
+
+class _LevelForm(OpenForm):
+    fanout: tuple[int, int]
+
+
+class _ChipletForm(OpenForm):
+    template: str
+    levels: list[_LevelForm] = []  # noqa: RUF012, msgspec copies it
+
+
+class _StepForm(OpenForm):
+    chiplet: int
+
+
+class _DesignForm(OpenForm):
+    design_id: int | str
+    chiplets: list[_ChipletForm]
+    schedule: list[_StepForm]
+
+
+class _DesignsForm(OpenForm):
+    designs: list[_DesignForm]
+
+
+def built_in(folder: str | pathlib.Path, design_id: object) -> list[BuiltChiplet]:
+    """The chiplets of a design as `designs.json` of a results folder states them, without an evaluation.
+
+    Args:
+        folder: the folder.
+        design_id: of the design.
+
+    Returns:
+        In their order on the mesh; none where the folder has no such file, or the file no such design, or no sizes.
+
+    Raises:
+        InputError: the file is not what a search writes.
+    """
+    path = pathlib.Path(folder) / "designs.json"
+    if not found(path, folder=False):
+        return []
+    try:
+        read = msgspec.json.decode(read_utf8(path, "JSON file"), type=_DesignsForm)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"is not what a search writes ({error})", file=path, remedy=_REMEDY) from None
+    design = next((one for one in read.designs if str(one.design_id) == str(design_id)), None)
+    if design is None or not all(chip.levels for chip in design.chiplets):
+        return []
+    runs = collections.Counter(step.chiplet for step in design.schedule)
+    return [
+        BuiltChiplet(chip.template, math.prod(x * y for x, y in (level.fanout for level in chip.levels)), runs[k])
+        for k, chip in enumerate(design.chiplets)
+    ]
 
 
 def evaluate_results(files: ResultFiles, *, technology: Technology | None = None) -> ResultDesigns:
