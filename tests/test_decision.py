@@ -202,6 +202,13 @@ def test_a_decision_prints_as_sentences():
         ("area<=1e3e3mm2", "has the unit 'e3mm2'"),
         ("latency<=1s,,area<=1mm2", "cannot be read"),
         ("latency<=1s latency<=2s", "cannot be read"),
+        ("fps>30", "demand with <= or >=, no other sign"),
+        ("fps=30", "demand with <= or >=, no other sign"),
+        ("latency<=1s,fps==30", "demand with <= or >="),
+        ("latency<=1s;fps>=1", "write a comma between demands"),
+        ("latency<=1s and fps>=1", "write a comma between demands"),
+        ("FPS >= 30", "did you mean 'fps'?"),
+        ("Latency<=1s", "did you mean 'latency'?"),
     ],
 )
 def test_a_target_that_cannot_be_read_is_one_line(target, told):

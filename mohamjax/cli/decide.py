@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+from collections.abc import Sequence
 
 from mohamjax.cli import options
 from mohamjax.cli.outputs import probe, write
@@ -19,6 +21,22 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument("target", metavar="TARGET", help=options.TARGET_HELP)
     parser.add_argument("--json", action="store_true", help="print the decision as JSON")
     options.add_common(parser, "write what is printed to a file instead")
+
+
+def several_folders(arguments: argparse.Namespace, unknown: Sequence[str]) -> str:
+    """What is said to who names several folders before the target; empty where that is not what is wrong.
+
+    Args:
+        arguments: as they were read.
+        unknown: what was left over.
+    """
+    folders, target = [arguments.folder, arguments.target, *unknown[:-1]], unknown[-1]
+    if any(word.startswith("-") for word in unknown) or not set("<>=") & set(target):
+        return ""
+    together = shlex.join(["mohamjax", "report", *folders, "--target", target])
+    return (
+        f"decide takes one results folder and a target, not {len(folders)} folders; {together} compares them on a page"
+    )
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
