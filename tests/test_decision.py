@@ -13,7 +13,7 @@ from mohamjax.cli import main
 from mohamjax.cli.tables import decision_table
 from mohamjax.errors import InputError
 from mohamjax.io.files import csv_text, write_text
-from mohamjax.io.results_reader import built_in
+from mohamjax.io.results_reader import built_in, design_called, roles_in
 from mohamjax.schedule import Certificate, FrontBounds
 from mohamjax.schedule.decision import STEP, decide, networks_of, own_columns, read_target
 from mohamjax.schedule.recommended import BuiltChiplet, told_of_slack, told_of_tiny_chiplets
@@ -293,3 +293,23 @@ def test_the_verb_names_tiny_chiplets_of_a_folder(tmp_path, capsys):
     assert "is not what a search writes" in capsys.readouterr().err
     (tmp_path / "designs.json").unlink()
     assert main(["decide", str(tmp_path), "latency<=0.2s"]) == 0
+
+
+def test_designs_of_a_folder_go_by_the_names_of_the_summary(tmp_path):
+    written(tmp_path)
+    (tmp_path / "bare").mkdir()
+    file = tmp_path / "designs.json"
+    roles = roles_in(tmp_path)
+    assert roles.pop("knee") in ("0", "1") and roles == {"fastest": "1", "most frugal": "0", "smallest": "0"}
+    assert [design_called(file, name) for name in ("fastest", "Most-Frugal", "smallest", "7")] == ["1", "0", "0", "7"]
+    for name, remedy in (
+        ("fastets", "did you mean 'fastest'?"),
+        ("third", "one of fastest, most frugal, smallest, knee"),
+        ("recommended", "`mohamjax decide FOLDER TARGET` says its number"),
+    ):
+        with pytest.raises(InputError, match=f"design {name}: is not in the folder") as caught:
+            design_called(file, name)
+        assert remedy in caught.value.remedy
+    assert roles_in(tmp_path / "bare") == {}
+    assert design_called(tmp_path / "bare" / "designs.json", "knee") == "knee"
+    assert design_called(tmp_path / "mine.json", "knee") == "knee"
