@@ -147,7 +147,8 @@ def _add_designs(kinds: options.Verbs) -> None:
         nargs="?",
         const="",
         help="say where the time, the energy and the area of the design with this design_id go, or of the `fastest`, "
-        "the `knee` and so on of a results folder (without ID: of all designs), instead of the table unless --out asks for it too",
+        "the `knee` and so on of a results folder (without ID: of all designs), instead of the table unless --out asks "
+        "for it too",
     )
     designs.add_argument("--json", action="store_true", help="with --explain: as JSON instead of text")
     designs.add_argument(
