@@ -61,7 +61,7 @@ def told_of_tiny_chiplets(chiplets: Sequence[BuiltChiplet]) -> str:
     have = "has" if len(tiny) == 1 else "have"
     return (
         f"{told} of the recommended design {have} less than {TINY:.0%} of the {most:,} MACs of the largest one; "
-        "`limits: {least_chiplet: {area_mm2: AREA}}` in a file for --require excludes such chiplets from a search"
+        "`limits: {least_chiplet: {area_mm2: AREA}}` in the requirements of a search excludes such chiplets"
     )
 
 
@@ -81,7 +81,7 @@ def told_of_partial_sums(evaluated: Evaluated, i: int) -> str:
     told = told_briefly(float(spilled.sum()), float(traffic.sum()), int((spilled > 0).sum()), len(spilled))
     return (
         f"the recommended design writes sums off-chip and reads them back: {told}, counted at the width of the words "
-        f"there; `mohamjax evaluate designs --explain {i}` says what keeps them on the chip"
+        f"there; the explanation of design {i} says what keeps them on the chip"
     )
 
 
