@@ -98,7 +98,7 @@ def reasons(found: WhatIf, candidates: Candidates, evaluated: Evaluated, most: i
         most: variants that are told.
     """
     told: list[str] = []
-    broken = np.logical_not(np.isfinite(found.objectives)).any(axis=-1)
+    broken = np.asarray(~np.isfinite(found.objectives).all(axis=-1))
     for k in np.flatnonzero(broken.any(axis=-1)).tolist():
         if len(told) == most:
             more = int(broken.any(axis=-1).sum()) - most
