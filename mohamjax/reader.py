@@ -8,6 +8,7 @@ import difflib
 import errno
 import gzip
 import io
+import itertools
 import operator
 import os
 import pathlib
@@ -190,7 +191,9 @@ def open_file(path: str | os.PathLike[str], kind: str, most: int, smaller: str =
         _check_regular(os.stat(path), path, kind)
         stream = open(path, "rb", opener=opened)  # noqa: SIM115
     except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="check the path") from None
+        near = file_like(path)
+        remedy = "check the path" if near is None else f"did you mean {near}?"
+        raise InputError("no such file", file=path, remedy=remedy) from None
     except InputError:
         raise
     except (OSError, ValueError) as error:
@@ -400,6 +403,28 @@ def whole(value: object) -> int | None:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
+
+
+def file_like(path: str | os.PathLike[str], endings: Sequence[str] = ()) -> str | None:
+    """A file beside one that does not exist, of nearly the same name; None where there is none.
+
+    Args:
+        path: of the file that does not exist.
+        endings: such as `.yaml`, which the other file may have where this one has none.
+    """
+    path = pathlib.Path(path)
+    try:
+        with os.scandir(path.parent) as entries:
+            known = [pathlib.Path(one.name) for one in itertools.islice(entries, 10_000) if one.is_file()]
+    except (OSError, ValueError):
+        return None
+    same = sorted(one for one in known if one.stem == path.stem)
+    alike = sorted(one for one in known if one.suffix == path.suffix and len(one.stem) <= 200)
+    name = next((one.name for one in same if not path.suffix and one.suffix.lower() in endings), None)
+    name = name or closest(path.name, [one.name for one in same], 0.9)
+    if name is None and (stem := closest(path.stem[:200], [one.stem for one in alike], 0.75)) is not None:
+        name = next(one.name for one in alike if one.stem == stem)
+    return None if name is None else str(path.parent / name)
 
 
 def closest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:

@@ -12,8 +12,11 @@ import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.cli.tables import decision_table
 from mohamjax.errors import InputError
+from mohamjax.io.files import csv_text, write_text
+from mohamjax.io.results_reader import built_in, design_called, roles_in
 from mohamjax.schedule import Certificate, FrontBounds
 from mohamjax.schedule.decision import STEP, decide, networks_of, own_columns, read_target
+from mohamjax.schedule.recommended import BuiltChiplet, told_of_slack, told_of_tiny_chiplets
 
 numbers = st.floats(1e-6, 1e3)
 
@@ -199,6 +202,13 @@ def test_a_decision_prints_as_sentences():
         ("area<=1e3e3mm2", "has the unit 'e3mm2'"),
         ("latency<=1s,,area<=1mm2", "cannot be read"),
         ("latency<=1s latency<=2s", "cannot be read"),
+        ("fps>30", "demand with <= or >=, no other sign"),
+        ("fps=30", "demand with <= or >=, no other sign"),
+        ("latency<=1s,fps==30", "demand with <= or >="),
+        ("latency<=1s;fps>=1", "write a comma between demands"),
+        ("latency<=1s and fps>=1", "write a comma between demands"),
+        ("FPS >= 30", "did you mean 'fps'?"),
+        ("Latency<=1s", "did you mean 'latency'?"),
     ],
 )
 def test_a_target_that_cannot_be_read_is_one_line(target, told):
@@ -230,3 +240,76 @@ def test_a_search_within_a_window_finds_no_slower_design(searched, capsys):
     assert json.loads(capsys.readouterr().out)["kept"] == summary["decision"]["kept"]
     assert main(["decide", str(folder / "out"), "latency<=1us"]) == 1
     assert "none of" in capsys.readouterr().out
+
+
+def test_what_the_recommended_design_only_just_keeps_is_told():
+    rows = [row(0, 0.0331, 1.0, 1.0), row(1, 0.01, 1.0, 3.0)]
+    told = told_of_slack(decide(rows, "fps>=30,latency<=33.2ms,area<=2mm2,energy<=1J"))
+    assert told.startswith(
+        "the recommended design only just keeps fps>=30 by 0.7 % (it reaches 30.21), latency<=33.2ms"
+    )
+    assert "energy<=1J by 0 %" in told and "area" not in told
+    assert told_of_slack(decide(rows, "fps>=60,area<=4mm2")) == ""
+    assert told_of_slack(decide(rows, "fps>=1000")) == ""
+
+
+def test_tiny_chiplets_are_named():
+    chips = [BuiltChiplet("simba", 512, 20), BuiltChiplet("eyeriss", 1, 2), BuiltChiplet("simba", 6, 1)]
+    told = told_of_tiny_chiplets(chips)
+    assert told.startswith("chiplet 1 (eyeriss: 1 MAC, 2 of 23 layers) of the recommended design has less than 1% of")
+    assert "512 MACs" in told and "least_chiplet" in told
+    more = told_of_tiny_chiplets([*chips, BuiltChiplet("simba", 5, 0)])
+    assert "chiplet 3 (simba: 5 MACs, 0 of 23 layers) of the recommended design have" in more
+    assert told_of_tiny_chiplets(chips[::2]) == told_of_tiny_chiplets([]) == ""
+
+
+def written(folder):
+    """A results folder as `decide` reads it, of two designs."""
+    write_text(folder / "front.csv", csv_text([row(0, 0.5, 1.0, 1.0), row(1, 0.1, 1.0, 2.0)]))
+    steps = {"generation": 0, "evaluations": 1, "seconds": 1.0, "hypervolume": 0.5, "front_size": 2}
+    write_text(folder / "history.csv", csv_text([steps]))
+    write_text(folder / "config.yaml", "scenario: small\nbudget: tiny\nseed: 0\n")
+    chiplets = [
+        {"template": "simba", "levels": [{"name": "a", "fanout": [x, y]}, {"name": "b", "fanout": [2, 1]}]}
+        for x, y in ((1, 1), (16, 8))
+    ]
+    schedule = [{"layer": i, "chiplet": int(i > 0)} for i in range(4)]
+    designs = [{"design_id": i, "chiplets": chiplets[1 - i :], "schedule": schedule} for i in range(2)]
+    write_text(folder / "designs.json", json.dumps({"format": "designs/1", "designs": designs}))
+
+
+def test_the_verb_names_tiny_chiplets_of_a_folder(tmp_path, capsys):
+    written(tmp_path)
+    assert main(["decide", str(tmp_path), "latency<=0.2s,energy<=1.001J"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "chiplet 0 (simba: 2 MACs, 1 of 4 layers) of the recommended design has less than 1% of the 256 MACs" in told
+    assert "only just keeps energy<=1.001J by 0.1 %" in told
+    assert main(["decide", str(tmp_path), "latency<=0.9s", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["remarks"] == []
+    assert [chip.macs for chip in built_in(tmp_path, 1)] == [2, 256]
+    assert built_in(tmp_path, 7) == []
+    (tmp_path / "designs.json").write_text('{"designs": [{"design_id": 1, "chiplets": 3}]}')
+    assert main(["decide", str(tmp_path), "latency<=0.2s"]) == 2
+    assert "is not what a search writes" in capsys.readouterr().err
+    (tmp_path / "designs.json").unlink()
+    assert main(["decide", str(tmp_path), "latency<=0.2s"]) == 0
+
+
+def test_designs_of_a_folder_go_by_the_names_of_the_summary(tmp_path):
+    written(tmp_path)
+    (tmp_path / "bare").mkdir()
+    file = tmp_path / "designs.json"
+    roles = roles_in(tmp_path)
+    assert roles.pop("knee") in ("0", "1") and roles == {"fastest": "1", "most frugal": "0", "smallest": "0"}
+    assert [design_called(file, name) for name in ("fastest", "Most-Frugal", "smallest", "7")] == ["1", "0", "0", "7"]
+    for name, remedy in (
+        ("fastets", "did you mean 'fastest'?"),
+        ("third", "one of fastest, most frugal, smallest, knee"),
+        ("recommended", "`mohamjax decide FOLDER TARGET` says its number"),
+    ):
+        with pytest.raises(InputError, match=f"design {name}: is not in the folder") as caught:
+            design_called(file, name)
+        assert remedy in caught.value.remedy
+    assert roles_in(tmp_path / "bare") == {}
+    assert design_called(tmp_path / "bare" / "designs.json", "knee") == "knee"
+    assert design_called(tmp_path / "mine.json", "knee") == "knee"

@@ -5,13 +5,14 @@ import dataclasses
 import io
 import itertools
 import math
+import re
 import statistics
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import LEVELS, TECHNOLOGY, TEMPLATES, chains, evaluation, random_designs, reports, tables
+from design_cases import LEVELS, TECHNOLOGY, TEMPLATES, chains, evaluation, random_designs, reports, tables, wires_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,16 +23,20 @@ from mohamjax.io.what_if import columns_csv
 from mohamjax.plot import rendered
 from mohamjax.plot.whatif import check_panels, front_under_uncertainty, tornado, what_if_figures
 from mohamjax.runtime.struct import cast
-from mohamjax.schedule import Design, package_arrays
+from mohamjax.schedule import Design, Evaluated, package_arrays
 from mohamjax.whatif import (
     Candidates,
+    candidates_of,
     evaluate_variants,
     known_parameters,
     nominal_variant,
+    read_axes,
+    reasons,
     sensitivities,
     stack_variants,
     survival,
     uncertainty,
+    unchanged,
     what_if,
 )
 from mohamjax.whatif import variant as blocks
@@ -193,6 +198,57 @@ def test_chiplets_of_other_sizes(nominal):
     stated = dataclasses.replace(nominal, capacity=capacity, fanout=np.asarray(chips.fanout))
     twice = evaluate_variants(stated, stack_variants([nominal_variant(nominal.evaluation)]))[0]
     np.testing.assert_allclose(found.objectives[2], twice, rtol=1e-9)
+
+
+def test_values_that_change_nothing_are_told(nominal):
+    axes = read_axes(
+        nominal, {"nop.dram_bandwidth": "x0.5,x2", "nop.hop_energy": "x2", "nop.interface_bandwidth": "x2"}
+    )
+    (told,) = unchanged(nominal, axes)
+    assert told.startswith("nop.dram_bandwidth is unlimited") and "vary nop.interface_bandwidth" in told
+    assert not unchanged(nominal, read_axes(nominal, {"nop.dram_bandwidth": "8,unlimited"}))
+    finite = candidates(PackageParameters(dram_bandwidth=8.0))
+    assert not unchanged(finite, read_axes(finite, {"nop.dram_bandwidth": "x2"}))
+    # Rounding leaves nothing of a factor near to one.
+    rows = next(
+        f"chiplet.{template.name}.{level.name}.capacity"
+        for template in TEMPLATES
+        for level in template.levels
+        if level.granularity_rows == 16 and level.block_words == 1 and (level.capacity_words or 1) % 16 == 0
+    )
+    assert unchanged(nominal, read_axes(nominal, {rows: "x0.5,x1,x0.99999,x2"})) == [
+        f"{rows}=x0.99999 changes no chiplet of these designs: capacities are rounded up to whole rows"
+    ]
+    chips = reports(DESIGNS, nominal.evaluation).chiplets
+    name = next(
+        f"{template.name}.{level.name}"
+        for t, template in enumerate(TEMPLATES)
+        for v, level in enumerate(template.levels)
+        if level.fanout[0] > 1 and np.asarray(chips.fanout)[np.asarray(DESIGNS.template) == t, v, 0].max() > 2
+    )
+    parameter = f"chiplet.{name}.fanout_x"
+    assert unchanged(nominal, read_axes(nominal, {parameter: "x0.99,x1,x0.5"})) == [
+        f"{parameter}=x0.99 changes no chiplet of these designs: fanouts are rounded, and at least 1"
+    ]
+
+
+def test_designs_that_cannot_run_are_told_with_layer_and_level(nominal):
+    with jax.enable_x64(True):
+        found = reports(DESIGNS, nominal.evaluation)
+    evaluated = Evaluated(
+        PROBLEM, TEMPLATES, TECHNOLOGY, PackageParameters(), MADE, wires_of(PROBLEM, MADE), DESIGNS, found
+    )
+    own = candidates_of(evaluated)
+    answer = what_if(own, {"chiplet.capacity": "x0.5,x1,x0.25,x2"})
+    half, quarter = reasons(answer, own, evaluated)
+    assert half.startswith(f"chiplet.capacity=x0.5: {COUNT} designs of {COUNT} cannot run; design 0: layer ")
+    assert quarter.startswith("chiplet.capacity=x0.25: ")
+    names = {level.name for template in TEMPLATES for level in template.levels}
+    level, need, has = re.search(r"level (\w+) of chiplet \d+ needs (\d+) words and has (\d+)", half).groups()
+    assert level in names and int(has) < int(need)
+    one, more = reasons(answer, own, evaluated, most=1)
+    assert one == half and more == "1 more variant on which some design cannot run"
+    assert not reasons(what_if(own, {"chiplet.capacity": "x1,x2"}), own, evaluated)
 
 
 def test_more_interfaces_than_any_package_had(nominal):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+from collections.abc import Sequence
 
 from mohamjax.cli import options
 from mohamjax.cli.outputs import probe, write
-from mohamjax.cli.tables import decision_table
+from mohamjax.cli.tables import decision_table, lines
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
@@ -21,10 +23,27 @@ def add_parser(verbs: options.Verbs) -> None:
     options.add_common(parser, "write what is printed to a file instead")
 
 
+def several_folders(arguments: argparse.Namespace, unknown: Sequence[str]) -> str:
+    """What is said to who names several folders before the target; empty where that is not what is wrong.
+
+    Args:
+        arguments: as they were read.
+        unknown: what was left over.
+    """
+    folders, target = [arguments.folder, arguments.target, *unknown[:-1]], unknown[-1]
+    if any(word.startswith("-") for word in unknown) or not set("<>=") & set(target):
+        return ""
+    together = shlex.join(["mohamjax", "report", *folders, "--target", target])
+    return (
+        f"decide takes one results folder and a target, not {len(folders)} folders; {together} compares them on a page"
+    )
+
+
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Prints the designs; the exit code is 0 where some keep the target, 1 where none does."""
-    from mohamjax.io.results_reader import read_results
+    from mohamjax.io.results_reader import built_in, read_results
     from mohamjax.schedule.decision import decide
+    from mohamjax.schedule.recommended import told_of_slack, told_of_tiny_chiplets
 
     probe(arguments.out)
     results = read_results(arguments.folder)
@@ -34,9 +53,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if error.argument is None:
             raise
         raise InputError(error.message, item="TARGET", remedy=error.remedy) from None
+    best, remarks = decision.recommended, []
+    if best is not None:
+        remarks = [told_of_slack(decision), told_of_tiny_chiplets(built_in(arguments.folder, best["design_id"]))]
+        remarks = [told for told in remarks if told]
     if arguments.json:
-        told = json.dumps(decision.to_dict(), indent=2)
+        told = json.dumps({**decision.to_dict(), "remarks": remarks}, indent=2)
     else:
-        told = decision_table(decision, mapped_again=results.mapped_again)
+        told = "\n".join([decision_table(decision, mapped_again=results.mapped_again), *map(lines, remarks)])
     write(arguments.out, told + "\n")
     return 0 if decision.kept else 1

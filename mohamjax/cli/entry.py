@@ -134,7 +134,9 @@ def _done(argv: Sequence[str] | None) -> int:
     parser = make_parser()
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
-        parser.exit(2, f"mohamjax: unknown argument {unknown[0]}; see mohamjax {arguments.verb} --help\n")
+        told = decide.several_folders(arguments, unknown) if arguments.verb == "decide" else ""
+        told = told or f"unknown argument {unknown[0]}; see mohamjax {arguments.verb} --help"
+        parser.exit(2, f"mohamjax: {told}\n")
     warnings.showwarning = lambda message, *_: warn(str(message))
     try:
         _use_compile_cache(arguments)

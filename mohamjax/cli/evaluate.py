@@ -146,8 +146,9 @@ def _add_designs(kinds: options.Verbs) -> None:
         metavar="ID",
         nargs="?",
         const="",
-        help="say where the time, the energy and the area of the design with this design_id go (without ID: of all "
-        "designs), instead of the table unless --out asks for it too",
+        help="say where the time, the energy and the area of the design with this design_id go, or of the `fastest`, "
+        "the `knee` and so on of a results folder (without ID: of all designs), instead of the table unless --out asks "
+        "for it too",
     )
     designs.add_argument("--json", action="store_true", help="with --explain: as JSON instead of text")
     designs.add_argument(
@@ -161,7 +162,8 @@ def _add_designs(kinds: options.Verbs) -> None:
         metavar="ID",
         action="append",
         default=[],
-        help="only the design with this design_id; may be given several times (default: all designs)",
+        help="only the design with this design_id or name, as for --explain; may be given several times (default: all "
+        "designs)",
     )
     designs.add_argument(
         "--timeloop", metavar="FOLDER", help="also write every chiplet and its layers as input files of Timeloop"
@@ -437,6 +439,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         prepare_folder,
         write_design_trace,
     )
+    from mohamjax.io.results_reader import design_called
 
     single = ("explain", "json", "trace", "timeloop", "periods", "periods_out", "design")
     if not _single(arguments, *(getattr(arguments, name) for name in single)):
@@ -456,6 +459,9 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         probe(getattr(arguments, option), f"--{option.replace('_', '-')}")
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
+    if arguments.explain:
+        arguments.explain = design_called(arguments.file, arguments.explain)
+    arguments.design = [design_called(arguments.file, name) for name in arguments.design]
     wanted = [*([arguments.explain] if arguments.explain else []), *arguments.design]
     rows, evaluated = _evaluated(arguments, terminal, technology, wanted)
     if arguments.design:

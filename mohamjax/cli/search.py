@@ -413,6 +413,7 @@ def _searched(
     from mohamjax.runtime.devices import is_first
     from mohamjax.schedule import landmarks, told_of_little_use
     from mohamjax.schedule.decision import decide
+    from mohamjax.schedule.recommended import remarks
 
     began, settings = time.perf_counter(), search.settings
     application = search.problem.application
@@ -470,13 +471,16 @@ def _searched(
         if certificate is not None:
             volumes = {"hypervolume": certificate.hypervolume, "hypervolume_bound": certificate.most}
         if arguments.target is not None:
-            summary["decision"] = decide(front_rows(result.front), arguments.target, certificate).to_dict()
+            decision = decide(front_rows(result.front), arguments.target, certificate)
+            summary["decision"] = {**decision.to_dict(), "remarks": remarks(decision, front)}
         print(json.dumps({**summary, **volumes, "bounds": bounds.to_dict()}, indent=2))
     else:
         print(landmark_table(roles, result.front, bounds))
         if arguments.target is not None:
             decision = decide(front_rows(result.front), arguments.target, certificate)
             print(decision_table(decision, mapped_again=settings.remap.maps_again))
+            for told in remarks(decision, front):
+                print(lines(told))
         if certificate is None:
             told = f"{result.hypervolume:.4f} of the box; bounds of it are known for the default objectives"
         else:

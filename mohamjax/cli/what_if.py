@@ -152,7 +152,7 @@ def answer(
         raise InputError("no design of the file is valid", file=arguments.file)
     with terminal.waiting("evaluating the designs on other hardware"):
         candidates = whatif.candidates_of(evaluated, [row["design_id"] for row in rows if row["valid"]])
-        found, told = _answered(arguments, candidates, terminal.answering)
+        found, told = _answered(arguments, candidates, evaluated, terminal.answering)
     if isinstance(found, whatif.Sensitivities) and arguments.out is None:
         number = len(found.names) * len(found.parameters) * 3
         print(told, f"--out FILE keeps all {number:,} rows of the table; - writes them here", sep="\n")
@@ -165,14 +165,14 @@ def answer(
 
 
 _SAME_NESTS = (
-    "The loop nests are those of the design: MACs and words beyond what they use change its area alone. What a larger "
-    "array or buffer would bring, a search says that has the chiplet among the fixed ones of --require, which maps the "
-    "layers on it"
+    "The loop nests are those of the design: on a larger array or buffer they run no faster, and it has more area and "
+    "costs more energy, per access and on its wires. What it would bring, a search says that has the chiplet among the "
+    "fixed ones of --require, which maps the layers on it"
 )
 
 
 def _answered(
-    arguments: argparse.Namespace, candidates: Candidates, progress: Told
+    arguments: argparse.Namespace, candidates: Candidates, evaluated: Evaluated, progress: Told
 ) -> tuple[WhatIf | Sensitivities | Uncertainty, str]:
     """The answer to the question, and what is said of it."""
     from mohamjax import whatif
@@ -182,6 +182,8 @@ def _answered(
         told = f"{plural(len(candidates), 'design')} on {plural(len(found.settings), 'variant')}"
         if any(name.startswith("chiplet.") for name, _ in arguments.vary):
             told += f"\n{lines(_SAME_NESTS, sys.stderr)}"
+        for note in (*whatif.unchanged(candidates, found.axes), *whatif.reasons(found, candidates, evaluated)):
+            told += f"\n{lines(note, sys.stderr)}"
     elif arguments.sensitivities:
         found = whatif.sensitivities(candidates, progress=progress)
         stream = sys.stdout if arguments.out is None else sys.stderr

@@ -35,7 +35,7 @@ from mohamjax.hardware.template import (
     fits,
     template_to_dict,
 )
-from mohamjax.reader import as_given, found, read_yaml, suggestion
+from mohamjax.reader import as_given, file_like, found, read_yaml, suggestion
 
 _PACKAGED = ("eyeriss", "simba", "shidiannao")
 
@@ -73,10 +73,12 @@ def load_template(name_or_path: str | pathlib.Path) -> Template:
             return template_from_dict(read_yaml(path), file=text)
     path = pathlib.Path(text)
     if not found(path) and path.suffix.lower() not in (".yaml", ".yml") and len(path.parts) == 1:
+        near = file_like(path, (".yaml", ".yml"))
+        packaged = suggestion(text, named_templates(), "packaged templates") + " (or give the path of a YAML file)"
         raise InputError(
             f"no packaged template and no file is called {text!r}",
             item="templates",
-            remedy=suggestion(text, named_templates(), "packaged templates") + " (or give the path of a YAML file)",
+            remedy=packaged if near is None else f"did you mean the file {near}?",
         )
     return template_from_dict(read_yaml(path), file=path)
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import math
 import pathlib
+import re
 from collections import abc
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from mohamjax.errors import InputError
+from mohamjax.forms import OpenForm
 from mohamjax.hardware import Technology
 from mohamjax.io.designs import DesignRow, evaluate_designs
 from mohamjax.io.results import read_certificate
-from mohamjax.reader import found, read_table, read_text, read_yaml
-from mohamjax.schedule import Certificate, Evaluated
+from mohamjax.reader import closest, found, read_table, read_text, read_utf8, read_yaml
+from mohamjax.schedule import Certificate, Evaluated, landmarks
 from mohamjax.schedule.measures import DEFAULT, measure_named
+from mohamjax.schedule.recommended import BuiltChiplet
 from mohamjax.unico.config import CODESIGN_FORMAT
 
 _REMEDY = "give the results folder of a search"
@@ -138,6 +143,102 @@ def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",))
         measures=measures,
         offsets=offsets,
     )
+
+
+class _LevelForm(OpenForm):
+    fanout: tuple[int, int]
+
+
+class _ChipletForm(OpenForm):
+    template: str
+    levels: list[_LevelForm] = []  # noqa: RUF012, msgspec copies it
+
+
+class _StepForm(OpenForm):
+    chiplet: int
+
+
+class _DesignForm(OpenForm):
+    design_id: int | str
+    chiplets: list[_ChipletForm]
+    schedule: list[_StepForm]
+
+
+class _DesignsForm(OpenForm):
+    designs: list[_DesignForm]
+
+
+def built_in(folder: str | pathlib.Path, design_id: object) -> list[BuiltChiplet]:
+    """The chiplets of a design as `designs.json` of a results folder states them, without an evaluation.
+
+    Args:
+        folder: the folder.
+        design_id: of the design.
+
+    Returns:
+        In their order on the mesh; none where the folder has no such file, or the file no such design, or no sizes.
+
+    Raises:
+        InputError: the file is not what a search writes.
+    """
+    path = pathlib.Path(folder) / "designs.json"
+    if not found(path, folder=False):
+        return []
+    try:
+        read = msgspec.json.decode(read_utf8(path, "JSON file"), type=_DesignsForm)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"is not what a search writes ({error})", file=path, remedy=_REMEDY) from None
+    design = next((one for one in read.designs if str(one.design_id) == str(design_id)), None)
+    if design is None or not all(chip.levels for chip in design.chiplets):
+        return []
+    runs = collections.Counter(step.chiplet for step in design.schedule)
+    return [
+        BuiltChiplet(chip.template, math.prod(x * y for x, y in (level.fanout for level in chip.levels)), runs[k])
+        for k, chip in enumerate(design.chiplets)
+    ]
+
+
+def roles_in(folder: str | pathlib.Path) -> dict[str, str]:
+    """The designs that the summary of a search names, such as `knee`: their `design_id` by that name.
+
+    Args:
+        folder: a results folder; there are no names in any other.
+
+    Raises:
+        InputError: a file of the folder is malformed.
+    """
+    folder = pathlib.Path(folder)
+    if not all(found(folder / name, folder=False) for name in ("front.csv", "history.csv", "config.yaml")):
+        return {}
+    files = read_results(folder, kinds=("search", "codesign"))
+    rows = landmarks(files.objectives, files.measures, files.offsets)
+    return {role: files.front[row]["design_id"] for role, row in rows.items() if row >= 0}
+
+
+def design_called(file: str | pathlib.Path, wanted: str) -> str:
+    """The `design_id` that somebody means who names a design of a file: by it, or by a name such as `knee`.
+
+    Args:
+        file: `designs.json` of a results folder, or any other file, whose designs have no names but their own.
+        wanted: the name.
+
+    Raises:
+        InputError: the file is that of a results folder, which knows no such design.
+    """
+    file = pathlib.Path(file)
+    if wanted.isdecimal() or file.name != "designs.json":
+        return wanted
+    roles = roles_in(file.parent)
+    role = re.sub(r"[-_\s]+", " ", wanted.strip().lower())
+    if not roles or role in roles:
+        return roles.get(role, wanted)
+    close = closest(role, roles)
+    remedy = f"name a `design_id` or one of {', '.join(roles)}" if close is None else f"did you mean {close!r}?"
+    if role == "recommended":
+        remedy += (
+            "; which design is recommended depends on a target, and `mohamjax decide FOLDER TARGET` says its number"
+        )
+    raise InputError("is not in the folder", file=file.parent, item=f"design {wanted}", remedy=remedy)
 
 
 def evaluate_results(files: ResultFiles, *, technology: Technology | None = None) -> ResultDesigns:

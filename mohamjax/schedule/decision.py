@@ -219,7 +219,7 @@ def read_target(
     # A comma may stand in the name of a network, and then no sign stands before the next one.
     parts = re.findall(r"[^<>]+[<>]=[^,<>]*(?:,|$)", text)
     if not parts or "".join(parts) != text:
-        raise InputError(f"cannot be read: {text!r}", argument=_ARGUMENT, remedy=_EXAMPLE)
+        raise InputError(f"cannot be read: {text!r}", argument=_ARGUMENT, remedy=_meant(text))
     clauses = tuple(_clause(part.removesuffix(",").strip(), networks, own) for part in parts)
     if "period" not in objectives and (asked := [clause.text for clause in clauses if clause.name == "period"]):
         raise InputError(
@@ -229,6 +229,13 @@ def read_target(
         )
     rate = _rate(clauses)
     return tuple(dataclasses.replace(clause, rate=rate) if clause.name == "power" else clause for clause in clauses)
+
+
+def _meant(text: str) -> str:
+    """A remedy for a target that cannot be read."""
+    if re.search(r"[<>](?!=)|(?<![<>])=|[≤≥]", text):
+        return f"demand with <= or >=, no other sign: {_EXAMPLE}"
+    return f"write a comma between demands: {_EXAMPLE}" if re.search(r"[;&]|\band\b", text) else _EXAMPLE
 
 
 def _rate(clauses: Sequence[Clause]) -> float | None:
@@ -247,7 +254,11 @@ def _clause(text: str, networks: Sequence[str], own: Sequence[str]) -> Clause:
     if name not in _UNITS and len(columns) != 1:
         if columns:
             raise refused("may mean several objectives", f"write {' or '.join(columns)} for {name}")
-        raise refused("names nothing that a design has", suggestion(name, [*_UNITS, *map(_named, own), *own]))
+        known = [*_UNITS, *map(_named, own), *own]
+        same = next((word for word in known if word.lower() == name.lower()), None)
+        raise refused(
+            "names nothing that a design has", suggestion(name, known) if same is None else f"did you mean {same!r}?"
+        )
     wanted = ">=" if name == "fps" else "<="
     if sign != wanted:
         raise refused(f"demands the wrong side of {name}", f"write {name}{wanted}")

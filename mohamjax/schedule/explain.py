@@ -21,6 +21,7 @@ from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.nest import padded, padded_names
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport
 from mohamjax.schedule.fluid import Timeline
+from mohamjax.schedule.partial_sums import PartialSums, partial_sum_bytes, partial_sums
 from mohamjax.schedule.roofline import Binding, binding
 from mohamjax.schedule.segments import Flow, by_resource, flow
 from mohamjax.schedule.setup import Setup
@@ -83,7 +84,8 @@ class LayerPart(TypedDict):
 
     `bound` is what binds it for most of that time: a shared resource, a buffer, `MACs`, or `mapping` where that leaves
     half of the MACs idle or more (`roofline.binding`).
-    `padded` are the bounds that its mapping covers beyond the layer's own, by dimension, where there are any.
+    `padded` are the bounds that its mapping covers beyond the layer's own, by dimension, where there are any;
+    `partial_sum_bytes` those of `offchip_bytes` that are partial sums, where there are any.
     """
 
     layer: int
@@ -96,6 +98,7 @@ class LayerPart(TypedDict):
     offchip_bytes: float
     bound: str
     padded: NotRequired[dict[str, int]]
+    partial_sum_bytes: NotRequired[float]
 
 
 class LevelPart(TypedDict):
@@ -147,6 +150,7 @@ class Explanation(TypedDict):
         layers: in the order of the application.
         chiplets: in the order of the mesh.
         resources: memory interfaces, the DRAM, and links of the mesh where these contend.
+        partial_sums: those that pass off-chip, where there are any.
     """
 
     latency_s: float
@@ -158,6 +162,7 @@ class Explanation(TypedDict):
     layers: list[LayerPart]
     chiplets: list[ChipletPart]
     resources: list[ResourcePart]
+    partial_sums: NotRequired[PartialSums]
 
 
 def shared_resources(package: PackageParameters, chips: Chiplets) -> tuple[list[str], list[list[int]], list[float]]:
@@ -287,6 +292,7 @@ class _Parts:
         stalled: by resource `[n]` float, cycles that layers lose to it.
         energy: from `energy_parts`.
         bound: what binds the layers.
+        spilled: `[n]` float, bytes of partial sums that pass off-chip.
     """
 
     setup: Setup
@@ -299,6 +305,7 @@ class _Parts:
     stalled: dict[str, np.ndarray]
     energy: dict[str, np.ndarray]
     bound: Binding
+    spilled: np.ndarray
 
     @functools.cached_property
     def standing(self) -> list[int]:
@@ -381,6 +388,8 @@ class _Parts:
             }
             if beyond := padded_names(covers):
                 row["padded"] = beyond
+            if self.spilled[i] > 0:
+                row["partial_sum_bytes"] = float(self.spilled[i])
             rows.append(row)
         return rows
 
@@ -457,11 +466,12 @@ def explain_design(design: Design, report: DesignReport, tables: MappingTables, 
         stalled=_stalled(seen, names),
         energy=energy_parts(design, report, tables, unique),
         bound=binding(design, tables, setup.templates, unique, use, seen, names),
+        spilled=partial_sum_bytes(design, report, tables, unique),
     )
     at = unique, np.asarray(design.template)[tile], np.asarray(design.mapping[:layers])
     nests = jax.tree.map(lambda leaf: np.asarray(leaf)[at], tables.mapping)
     latency, energy, area = (float(x) for x in report.objectives)
-    return {
+    out: Explanation = {
         "latency_s": latency,
         "energy_J": energy,
         "area_mm2": area,
@@ -472,6 +482,10 @@ def explain_design(design: Design, report: DesignReport, tables: MappingTables, 
         "chiplets": parts.chiplets(),
         "resources": _resources(seen, names, bandwidth, traffic, [uses[t] for t in tile]),
     }
+    kinds = [setup.templates[t] for t in np.asarray(design.template)[tile]]
+    if sums := partial_sums(parts.spilled, traffic, kinds):
+        out["partial_sums"] = sums
+    return out
 
 
 def _resources(
@@ -600,5 +614,6 @@ def explanation_text(explanation: Explanation, title: str) -> str:
             f"the {plural(len(slowest) - 1, 'layer')} that take longest\n" + table(slowest),
             "energy and area\n" + table(parts),
             "off-chip traffic\n" + table(resources),
+            *([explanation["partial_sums"]["told"]] if "partial_sums" in explanation else []),
         ]
     )

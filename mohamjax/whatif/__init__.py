@@ -1,6 +1,7 @@
 """What if the hardware were another: grids of variants, sensitivities, and fronts under uncertainty."""
 
 from mohamjax.whatif.grid import Axis, WhatIf, read_axes, what_if
+from mohamjax.whatif.notes import reasons, unchanged
 from mohamjax.whatif.parameters import Parameter, known_parameters
 from mohamjax.whatif.sensitivity import METHODS, Sensitivities, sensitivities
 from mohamjax.whatif.uncertainty import ALMOST_NEVER, LEVELS, Uncertainty, survival, uncertainty
@@ -31,9 +32,11 @@ __all__ = [
     "nominal_variant",
     "on_variant",
     "read_axes",
+    "reasons",
     "sensitivities",
     "stack_variants",
     "survival",
     "uncertainty",
+    "unchanged",
     "what_if",
 ]

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from mohamjax.errors import InputError, wrong_type
 from mohamjax.forms import Form, Positive, Text, Whole, read_form
-from mohamjax.reader import close_names, found, read_yaml
+from mohamjax.reader import close_names, file_like, found, read_yaml
 from mohamjax.workload.layer import ApplicationModel, Layer, Network, Task, network_name
 
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
@@ -333,7 +333,8 @@ def _named(text: str) -> tuple[str, list[_Entry]]:
         return key, [networks[key]]
     if path.suffix.lower() == ".onnx" or found(path):
         return network_name(path.stem), [_Entry(path)]
-    near = difflib.get_close_matches(key, (*_NAMES, *networks), 1, 0.5)
+    file = file_like(path, (".onnx", ".yaml", ".yml"))
+    near = [file] if file is not None else difflib.get_close_matches(key, (*_NAMES, *networks), 1, 0.5)
     raise InputError(
         "there is no such scenario or file",
         item=repr(text),

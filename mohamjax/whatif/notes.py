@@ -1,0 +1,114 @@
+"""What one should know of the answer to a what-if question: values that change nothing, designs that cannot run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from mohamjax.runtime.programs import jit_o1
+from mohamjax.schedule.design import Design, EvaluationArrays, SizedDesign
+from mohamjax.schedule.evaluated import Evaluated
+from mohamjax.schedule.validity import invalid
+from mohamjax.text import plural
+from mohamjax.whatif.grid import Axis, WhatIf, variants_of
+from mohamjax.whatif.variant import Candidates, Variant, in_precision, nominal_variant, variant_sizes
+
+
+@jit_o1
+def _resized(
+    designs: Design, sizes: tuple[jax.Array, jax.Array], variant: Variant, evaluation: EvaluationArrays
+) -> tuple[jax.Array, jax.Array]:
+    return jax.vmap(variant_sizes, (0, 0, None, None))(designs, sizes, variant, evaluation)
+
+
+def resized(candidates: Candidates, variant: Variant) -> SizedDesign:
+    """The designs with the sizes that their chiplets have on a variant, NumPy leaves.
+
+    Args:
+        candidates: N designs.
+        variant: one, without a leading axis.
+    """
+    sizes = candidates.capacity, candidates.fanout
+    with in_precision(candidates.dtype):
+        capacity, fanout = jax.device_get(_resized(candidates.designs, sizes, variant, candidates.evaluation))
+    return SizedDesign(jax.device_get(candidates.designs), np.asarray(capacity), np.asarray(fanout))
+
+
+def _variant(candidates: Candidates, axes: Sequence[Axis], values: Sequence[float]) -> Variant:
+    """One variant, the axes at these values."""
+    both = variants_of(candidates, axes, np.asarray([values], float))
+    return jax.tree.map(lambda leaf: leaf[1], both)
+
+
+def _written(axis: Axis, value: float) -> str:
+    """A value of an axis as users write it."""
+    return f"{axis.parameter.name}={'x' if axis.factor else ''}{value:g}"
+
+
+def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
+    """A sentence for every value other than x1 that leaves the hardware of all designs as it is.
+
+    Args:
+        candidates: the designs.
+        axes: what is varied.
+    """
+    told: list[str] = []
+    for axis in axes:
+        one = axis.parameter
+        if axis.factor and one.value is not None and math.isinf(one.value):
+            finite = math.isfinite(candidates.package.interface_bandwidth)
+            limit = ", or vary nop.interface_bandwidth, which limits off-chip traffic then" if finite else ""
+            told.append(f"{one.name} is unlimited, so that factors change nothing: give values{limit}")
+        elif one.kind == "size":
+            told += [
+                f"{_written(axis, value)} changes no chiplet of these designs{_rule(axis)}"
+                for value in axis.values
+                if not (axis.factor and value == 1) and _same(candidates, axis, value)
+            ]
+    return told
+
+
+def _rule(axis: Axis) -> str:
+    """Why a factor on sizes may change none."""
+    if not axis.factor:
+        return ""
+    capacity = axis.parameter.name.endswith("capacity")
+    return ": capacities are rounded up to whole rows" if capacity else ": fanouts are rounded, and at least 1"
+
+
+def _same(candidates: Candidates, axis: Axis, value: float) -> bool:
+    """Whether all chiplets that stand keep their sizes."""
+    now = resized(candidates, nominal_variant(candidates.evaluation))
+    new = resized(candidates, _variant(candidates, [axis], [value]))
+    standing = np.asarray(new.design.template) >= 0
+    pairs = ((now.capacity, new.capacity), (now.fanout, new.fanout))
+    return all(np.array_equal(a[standing], b[standing]) for a, b in pairs)
+
+
+def reasons(found: WhatIf, candidates: Candidates, evaluated: Evaluated, most: int = 5) -> list[str]:
+    """A sentence for each of the first variants on which some design cannot run: how many, and why the first cannot.
+
+    Args:
+        found: the answer.
+        candidates: its designs.
+        evaluated: the same designs.
+        most: variants that are told.
+    """
+    told: list[str] = []
+    broken = np.asarray(~np.isfinite(found.objectives).all(axis=-1))
+    for k in np.flatnonzero(broken.any(axis=-1)).tolist():
+        if len(told) == most:
+            more = int(broken.any(axis=-1).sum()) - most
+            told.append(f"{plural(more, 'more variant')} on which some design cannot run")
+            break
+        first, setting = int(np.argmax(broken[k])), found.settings[k]
+        sized = resized(candidates, _variant(candidates, found.axes, setting))[first : first + 1]
+        own = found.objectives[k, first : first + 1]
+        (why,) = invalid(sized, evaluated.tables, evaluated, own, np.zeros(1, bool))
+        where = ", ".join(_written(axis, value) for axis, value in zip(found.axes, setting, strict=True))
+        number = plural(int(broken[k].sum()), "design")
+        told.append(f"{where}: {number} of {len(found.names):,} cannot run; design {found.names[first]}: {why}")
+    return told
