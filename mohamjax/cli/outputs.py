@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import os
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -17,6 +19,36 @@ if TYPE_CHECKING:
     from mohamjax.io import Checkpoint, TimeloopExport
 
 _MOST_TOLD = 20  # mappings left out that are told one by one
+
+
+_RESULTS = ("out", "trace", "periods_out", "nests", "csv", "figure")
+"""Options that name a file to be written, of all commands."""
+
+_NO_FILES = (*_RESULTS, "verb", "kind", "title")
+
+
+def keep_inputs_of(arguments: argparse.Namespace) -> None:
+    """Refuses a command of which a result would replace a file that it names elsewhere, before it does anything.
+
+    Whatever else is given counts as a name, so that no input of any command is forgotten; what is no file is none.
+    """
+    given = vars(arguments)
+    named = [text for key, value in given.items() if key not in _NO_FILES for text in _texts(value)]
+    for key in _RESULTS:
+        path = given.get(key)
+        if isinstance(path, str) and os.path.isfile(path):
+            from mohamjax.io import keep_inputs
+
+            keep_inputs(path, named, f"--{key.replace('_', '-')}")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts of an option's value, and their parts where they are lists with commas."""
+    if isinstance(value, str):
+        yield from dict.fromkeys([value, *value.split(",")])
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
 
 
 def probe(path: str | None, item: str = "--out") -> None:

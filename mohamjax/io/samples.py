@@ -23,6 +23,7 @@ from mohamjax.dims import DATA_SPACES, DIMS, RELEVANT, WINDOWS, C, G, K, N, O, W
 from mohamjax.errors import InputError
 from mohamjax.hardware.arrays import Architecture, Machine, pad_machine
 from mohamjax.io.files import dump_json, parse_json, read_json, write_text
+from mohamjax.io.inputs import keep_inputs
 from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.cost import Evaluation
 from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
@@ -425,8 +426,10 @@ def evaluate_samples(
         As `report_samples`.
 
     Raises:
-        InputError: a file cannot be read or written, or no line of the samples can be read.
+        InputError: a file cannot be read or written, `out_path` is one that is read, or no line of the samples can be
+            read.
     """
+    keep_inputs(out_path, [architectures_path, samples_path])
     architectures = read_architectures(architectures_path)
     entries = list(sample_entries(samples_path, architectures))
     if not entries:

@@ -56,6 +56,7 @@ from mohamjax.io.entries import Entry, Place, entries_of, sound_entries, without
 from mohamjax.io.files import check_format, rows_text, write_text
 from mohamjax.io.formats import ENTRIES, FLUID_FORMAT, JOB_TABLE_FORMAT
 from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
+from mohamjax.io.inputs import keep_inputs
 from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.reader import suggestion
 from mohamjax.runtime.devices import Devices
@@ -667,8 +668,10 @@ def evaluate_schedules(
         are broken, `broken`, their number.
 
     Raises:
-        InputError: the file cannot be read, is of no known format, or breaks its format; or `out` cannot be written.
+        InputError: the file cannot be read, is of no known format, or breaks its format; or `out` is that file, or
+            cannot be written.
     """
+    keep_inputs(out, [path])
     content: dict[str, Any] = read_document(path) if document is None else document
     name = check_format(content, SCHEDULE_READERS, path)
     result, counts = SCHEDULE_READERS[name](content, path, float32, timelines)

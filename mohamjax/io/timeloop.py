@@ -26,6 +26,7 @@ import yaml
 from mohamjax.dims import DIMS
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture
+from mohamjax.io.inputs import keep_inputs
 from mohamjax.io.samples import Unread, report_samples
 from mohamjax.io.timeloop_architecture import read_architecture, read_tables
 from mohamjax.io.timeloop_loops import read_constraints, read_mapping, read_problem
@@ -258,9 +259,11 @@ def evaluate_timeloop(
         UserWarning: an energy or area table is missing, so that its figures are 0; something was passed over.
 
     Raises:
-        InputError: as `read_timeloop`, where no mapping can be read; there is no mapping. One of several that cannot
+        InputError: as `read_timeloop`, where no mapping can be read; there is no mapping; `out_path` is a file that is
+            read. One of several that cannot
             be read, or that breaks constraints that are given too, is a row with its reason.
     """
+    keep_inputs(out_path, paths)
     listed = ", ".join(str(path) for path in paths)
     began = time.perf_counter()
     entries: list[Sample | Unread] = []
