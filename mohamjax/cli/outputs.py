@@ -64,29 +64,11 @@ def probe(path: str | None, item: str = "--out") -> None:
         prepare_folder(target.parent, item)
 
 
-_NAMED = ("csv", "json", "jsonl", "npz", "gz")
-"""Endings of names that say how a file is written."""
-
-
 def written_as(path: str | None, *known: str, item: str = "--out") -> str:
-    """How a result is written: as the name of its file says, and where that says nothing as the first of `known`.
+    """As `io.written_as`, where `item` is the option that names the file."""
+    from mohamjax.io import written_as as written
 
-    Args:
-        path: the file; None and `-` are standard output.
-        known: endings, without the dot, of what the command can write.
-        item: the option that names the file.
-
-    Raises:
-        InputError: the name says something else.
-    """
-    ending = pathlib.PurePath(path or "-").suffix.lower().removeprefix(".")
-    asked = ending if ending in _NAMED else known[0]
-    if asked not in known:
-        *others, last = [f".{one}" for one in known]
-        several = f"{', '.join(others)} or {last}" if others else last
-        told = f"cannot be written as .{asked} here"
-        raise InputError(told, file=path, item=item, remedy=f"name a file that ends in {several}")
-    return asked
+    return written(path, *known, item=item)
 
 
 def write(path: str | None, text: str) -> None:

@@ -34,7 +34,7 @@ from mohamjax.io.files import (
     write_text,
     write_together,
 )
-from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, is_batch
+from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, is_batch, written_as
 from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ __all__ = [
     "write_timeloop_template",
     "write_together",
     "write_transfer",
+    "written_as",
 ]
 
 _LATE = {

@@ -29,7 +29,7 @@ from mohamjax.io.designs_reader import header_rows, read_header
 from mohamjax.io.documents import added_nests, no_format
 from mohamjax.io.entries import Place, identified
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_TABLE_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_TABLE_FORMAT, SCHEDULE_FORMAT, written_as
 from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.inputs import Inputs, Paths, find_inputs, keep_inputs
 from mohamjax.io.nests import NestList
@@ -247,7 +247,11 @@ class _Entry:
 
 
 class _Sources:
-    """Files of any format as one stream of entries, and the problems that they share."""
+    """Files of any format as one stream of entries, and the problems that they share.
+
+    Attributes:
+        empty: files that were read to their end and have no entries.
+    """
 
     def __init__(
         self,
@@ -263,14 +267,18 @@ class _Sources:
         self._problems: list[_Designs] = []
         self._headed: dict[bytes, _Designs] = {}  # by what a document says once
         self._cases = _Cases(float32, devices)
+        self.empty: list[pathlib.Path] = []
 
     def entries(self, file: int, skip: int) -> Iterator[_Entry]:
         """The entries of a file from place `skip` on."""
-        path = self.files[file]
+        path, empty = self.files[file], True
         try:
             for one in self._lines(file, path) if ".jsonl" in path.name else self._document(file, path):
+                empty = False
                 if one.entry >= skip:
                     yield one
+            if empty:
+                self.empty.append(path)
         except InputError as error:
             yield _Entry(file, -1, "", None, None, str(error))
 
@@ -336,9 +344,9 @@ class _Sources:
         for number, line in read_lines(path, "JSON lines file"):
             seen += len(line)
             try:
-                row = parse_json(line, path, f"line {number}", DESIGN_PARTS)
+                row = parse_json(line.rstrip(), path, f"line {number}", DESIGN_PARTS)
             except InputError as error:
-                yield _Entry(file, at, at, None, None, f"line {number}: {error.message}")
+                yield _Entry(file, at, at, None, None, error.reason)
                 at += 1
                 continue
             if isinstance(row, dict) and "format" in row:
@@ -349,7 +357,7 @@ class _Sources:
                     if make is None and not broken:
                         raise
                     make, nests, broken = None, None, number
-                    yield _Entry(file, at, at, None, None, f"line {number}: {error.message}")
+                    yield _Entry(file, at, at, None, None, f"line {number}: {error.reason}")
                     at += 1
                     continue
                 nests = row["mappings"] if name in _DESIGNS else None
@@ -404,7 +412,7 @@ def evaluate_files(
         float32: compute in single precision.
         resume: go on with what an evaluation of the same inputs that was stopped has written to `out`.
         progress: called after every block, and every two seconds while entries are read.
-        complain: called with one line for every broken entry and file.
+        complain: called with one line for every broken entry and file, and every file without entries.
         devices: over which blocks are spread: a number of them, `all`, or a list; default one.
 
     Returns:
@@ -422,6 +430,7 @@ def evaluate_files(
     given = paths if isinstance(paths, Inputs) else find_inputs(paths)
     files = given.files
     keep_inputs(out, files)
+    written_as(out, "csv", "jsonl", "npz")
     technology = None if technology is None else as_technology(technology)
     inputs = {
         "files": [[str(path), *_version(path)] for path in files],
@@ -454,6 +463,9 @@ def evaluate_files(
                         place = f": entry {entry} ({name})" if entry != "" else ""
                         complain(f"{file}{place}: {reason}" if place else reason)
                 tell(stream.rows - before, at_once=True)
+    if complain is not None:
+        for path in sources.empty:
+            complain(f"{path}: holds no designs or schedules, so that no row is about it")
     return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before, entries)
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import os
 import pathlib
+import re
 import stat
 import warnings
 import zlib
@@ -18,7 +19,11 @@ from mohamjax.io.formats import ENTRIES, SUFFIXES
 from mohamjax.reader import found
 from mohamjax.text import plural, repeated
 
-_FORMATS = tuple(ENTRIES)
+_STATED = re.compile(
+    rb'"format"\s*:\s*"(?:%s)/' % b"|".join(re.escape(name.partition("/")[0]).encode() for name in ENTRIES)
+)
+"""That a file is of a format that is evaluated, or of another version of one, which is told."""
+
 _HEAD = 1 << 12  # bytes at the beginning of a file that are looked at to know whether it is evaluated
 _RESULTS = {
     "archive.csv", "bounds.json", "checkpoint.npz", "front.csv", "hardware.csv", "history.csv", "price.csv",
@@ -34,10 +39,12 @@ class Inputs:
     Attributes:
         files: those that were named, and of folders those that may be of a format that is evaluated.
         passed_over: how many files of folders hold something else.
+        others: those, the ones first of which the name ends as that of a file that is evaluated.
     """
 
     files: tuple[pathlib.Path, ...]
     passed_over: int = 0
+    others: tuple[pathlib.Path, ...] = ()
 
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
@@ -57,7 +64,7 @@ def find_inputs(paths: Paths) -> Inputs:
     """
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     files: list[pathlib.Path] = []
-    over = 0
+    others: list[str] = []
     for path in map(pathlib.Path, named):
         if not found(path, folder=True):
             files.append(path)
@@ -65,7 +72,7 @@ def find_inputs(paths: Paths) -> Inputs:
         inner = list(_inside(path))
         own = [name for name in inner if _ours(name)]
         files.extend(sorted(map(pathlib.Path, own)))
-        over += len(inner) - len(own)
+        others.extend(sorted(set(inner) - set(own), key=lambda name: (not name.endswith(SUFFIXES), name)))
     twice = repeated(os.path.realpath(path) for path in files)
     if twice:
         more = f", and {plural(len(twice) - 1, 'other file')}" if len(twice) > 1 else ""
@@ -73,7 +80,7 @@ def find_inputs(paths: Paths) -> Inputs:
         warnings.warn(f"{name} comes twice{more}: the entries stand twice in the table", stacklevel=2)
     if not files:
         raise InputError("there is nothing to evaluate", file=named[0] if named else None, remedy="name some files")
-    return Inputs(tuple(files), over)
+    return Inputs(tuple(files), len(others), tuple(map(pathlib.Path, others)))
 
 
 def _inside(folder: str | os.PathLike[str]) -> Iterator[str]:
@@ -117,7 +124,7 @@ def _ours(path: str) -> bool:
     # than what was looked at, and is text without the key, is something else.
     if b'"format"' not in head:
         return len(head) == _HEAD or not head.strip() or b"\0" in head
-    return any(f'"{name}"'.encode() in head for name in _FORMATS)
+    return _STATED.search(head) is not None
 
 
 def keep_inputs(out: object, inputs: Iterable[object], item: str | None = None) -> None:

@@ -236,7 +236,7 @@ def sample_entries(path: str | pathlib.Path, architectures: dict[str, Architectu
     for number, line in read_lines(path, ".jsonl file"):
         name = item = f"line {number}"
         try:
-            row = _Fields(parse_json(line, path, item), path, item)
+            row = _Fields(parse_json(line.rstrip(), path, item), path, item)
             name = str(row.data.get("id", item))
             yield _sample(row, architectures, name)
         except InputError as error:
@@ -472,8 +472,9 @@ def report_samples(
     if unread and len(unread) == len(entries):
         raise unread[0].error
     if unread:
-        rest = f" and {len(unread) - 1:,} more" if len(unread) > 1 else ""
-        warnings.warn(f"{unread[0].error}{rest}: rows with `ok` false and the reason", stacklevel=2)
+        count = f"{len(unread):,} of {plural(len(entries), 'mapping')}"
+        told = f"{count} could not be read and count as rejected: rows with `ok` false and the reason. The first"
+        warnings.warn(f"{told}: {unread[0].error}", stacklevel=2)
     twice = repeated(entry.id for entry in entries)
     if twice:
         more = f", and {plural(len(twice) - 1, 'other id')}" if len(twice) > 1 else ""
