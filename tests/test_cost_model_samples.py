@@ -224,11 +224,8 @@ def test_a_bad_line_is_a_row_and_spoils_no_other(tmp_path, rows, capsys):
         assert said in one["reason"]
     err = capsys.readouterr().err
     assert err.count("warning: ") == 2 and f"the id {good['id']} comes twice: rows stand in the order" in err
-    assert (
-        "6 of 8 mappings could not be read and count as rejected: rows with `ok` false and the reason. The first: "
-        in err
-        and '"accepted": 2, "rejected": 6' in err
-    )
+    assert "6 of 8 mappings could not be read and count as rejected: rows with `ok` false and the reason. The" in err
+    assert '"accepted": 2, "rejected": 6' in err
     assert main([*command, "--strict"]) == 2
     file.write_text("\n".join(texts[1:]))
     before = out.read_bytes()
