@@ -122,7 +122,7 @@ def test_a_residual_factor_is_refused_not_evaluated(tmp_path, architectures, row
     ("content", "says"),
     [
         (b"", "holds no sample"),
-        (b"{", "line 1: is not valid JSON"),
+        (b"{", "line 1, column 2: is not valid JSON"),
         (b"[" * 100_000, "line 1: is nested too deeply"),
         (b"3\n", "line 1: is no JSON object"),
         (b'{"id": ' + b"9" * 5000 + b"}\n", "line 1: the integer 9999999999... has 5,000 digits"),
@@ -219,12 +219,13 @@ def test_a_bad_line_is_a_row_and_spoils_no_other(tmp_path, rows, capsys):
         "2.5 is no positive integer",
         "layer: the key is missing",
     )
-    words += ("factors.K: 0 is too small", "line 7: is not valid JSON")
+    words += ("factors.K: 0 is too small", "line 7, column 2: is not valid JSON")
     for one, said in zip(reasons, words, strict=True):
         assert said in one["reason"]
     err = capsys.readouterr().err
     assert err.count("warning: ") == 2 and f"the id {good['id']} comes twice: rows stand in the order" in err
-    assert "and 5 more: rows with `ok` false and the reason" in err and '"accepted": 2, "rejected": 6' in err
+    assert "6 of 8 mappings could not be read and count as rejected: rows with `ok` false and the reason. The" in err
+    assert '"accepted": 2, "rejected": 6' in err
     assert main([*command, "--strict"]) == 2
     file.write_text("\n".join(texts[1:]))
     before = out.read_bytes()

@@ -335,6 +335,19 @@ def test_a_problem_or_mapping_outside_the_subset_is_refused(tmp_path, old, new, 
     assert says in str(error.value)
 
 
+@pytest.mark.parametrize(("missing", "has"), [("a problem", "an architecture"), ("an architecture", "a problem")])
+def test_what_a_mapping_lacks_is_told(tmp_path, capsys, missing, has):
+    """The files of a folder are a case by themselves, so that the mapping beside it does not have them."""
+    texts = {"an architecture": NESTED, "a problem": PROBLEM}
+    (tmp_path / "full").mkdir()
+    (own,) = written(tmp_path / "full", part=texts[missing])
+    files = written(tmp_path, given=texts[has], mine=MAPPING)
+    told = f"needs {missing}, and has {has}; give its file too, by name: what a folder holds belongs to the mappings in"
+    assert main(["evaluate", "mappings", "--timeloop", str(tmp_path / "full"), *map(str, files)]) == 2
+    assert told in capsys.readouterr().err
+    assert read_timeloop(own, *files).mapping is not None
+
+
 def test_parts_that_need_each_other(tmp_path):
     with pytest.raises(InputError, match="needs an architecture and a problem"):
         read_timeloop(*written(tmp_path, mapping=MAPPING))

@@ -36,6 +36,7 @@ from mohamjax.cli import (
 )
 from mohamjax.cli import map as map_
 from mohamjax.cli.interrupts import STOPPED
+from mohamjax.cli.outputs import keep_inputs_of
 from mohamjax.cli.terminal import Terminal, hush, say, warn
 from mohamjax.errors import InputError
 from mohamjax.version import __version__
@@ -139,6 +140,7 @@ def _done(argv: Sequence[str] | None) -> int:
         parser.exit(2, f"mohamjax: {told}\n")
     warnings.showwarning = lambda message, *_: warn(str(message))
     try:
+        keep_inputs_of(arguments)
         _use_compile_cache(arguments)
         with Terminal() as terminal:
             code = _VERBS[arguments.verb].run(arguments, terminal)

@@ -267,11 +267,10 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
     if told > _MOST_TOLD:
         warn(f"{told - _MOST_TOLD} more entries are broken: the column `reason` of the table says why")
     if summary.passed_over:
-        plain = plural(summary.passed_over, "file")
-        print(
-            f"{plain} of folders held something else and {'was' if plain[:2] == '1 ' else 'were'} passed over",
-            file=sys.stderr,
-        )
+        plain, were = plural(summary.passed_over, "file"), "was" if summary.passed_over == 1 else "were"
+        named = ", ".join(map(str, inputs.others[:_MOST_NAMED]))
+        more = f" and {summary.passed_over - _MOST_NAMED:,} more" if summary.passed_over > _MOST_NAMED else ""
+        print(f"{plain} of folders held something else and {were} passed over: {named}{more}", file=sys.stderr)
     kept = f", {summary.resumed} of them from before" if summary.resumed else ""
     print(f"{plural(summary.rows, 'row')}{kept}, {summary.valid} valid", file=sys.stderr)
     read = summary.valid + summary.resumed + summary.entries > 0
@@ -279,6 +278,8 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
 
 
 _ONE_FILE = "name a single JSON, JSON lines or npz file or a results folder, without --resume or a table as arrays"
+
+_MOST_NAMED = 4  # files that were passed over
 
 _MOST_TOLD = 20  # broken entries that are told one by one
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import os
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -19,6 +21,36 @@ if TYPE_CHECKING:
 _MOST_TOLD = 20  # mappings left out that are told one by one
 
 
+_RESULTS = ("out", "trace", "periods_out", "nests", "csv", "figure")
+"""Options that name a file to be written, of all commands."""
+
+_NO_FILES = (*_RESULTS, "verb", "kind", "title")
+
+
+def keep_inputs_of(arguments: argparse.Namespace) -> None:
+    """Refuses a command of which a result would replace a file that it names elsewhere, before it does anything.
+
+    Whatever else is given counts as a name, so that no input of any command is forgotten; what is no file is none.
+    """
+    given = vars(arguments)
+    named = [text for key, value in given.items() if key not in _NO_FILES for text in _texts(value)]
+    for key in _RESULTS:
+        path = given.get(key)
+        if isinstance(path, str) and os.path.isfile(path):
+            from mohamjax.io import keep_inputs
+
+            keep_inputs(path, named, f"--{key.replace('_', '-')}")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts of an option's value, and their parts where they are lists with commas."""
+    if isinstance(value, str):
+        yield from dict.fromkeys([value, *value.split(",")])
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+
+
 def probe(path: str | None, item: str = "--out") -> None:
     """Complains about a file that cannot be written before the work is done that would go there; names the option."""
     from mohamjax.io import prepare_folder
@@ -32,29 +64,11 @@ def probe(path: str | None, item: str = "--out") -> None:
         prepare_folder(target.parent, item)
 
 
-_NAMED = ("csv", "json", "jsonl", "npz", "gz")
-"""Endings of names that say how a file is written."""
-
-
 def written_as(path: str | None, *known: str, item: str = "--out") -> str:
-    """How a result is written: as the name of its file says, and where that says nothing as the first of `known`.
+    """As `io.written_as`, where `item` is the option that names the file."""
+    from mohamjax.io import written_as as written
 
-    Args:
-        path: the file; None and `-` are standard output.
-        known: endings, without the dot, of what the command can write.
-        item: the option that names the file.
-
-    Raises:
-        InputError: the name says something else.
-    """
-    ending = pathlib.PurePath(path or "-").suffix.lower().removeprefix(".")
-    asked = ending if ending in _NAMED else known[0]
-    if asked not in known:
-        *others, last = [f".{one}" for one in known]
-        several = f"{', '.join(others)} or {last}" if others else last
-        told = f"cannot be written as .{asked} here"
-        raise InputError(told, file=path, item=item, remedy=f"name a file that ends in {several}")
-    return asked
+    return written(path, *known, item=item)
 
 
 def write(path: str | None, text: str) -> None:

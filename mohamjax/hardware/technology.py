@@ -431,7 +431,11 @@ def _override(path: pathlib.Path) -> _Figures:
     base = _packaged(choice(name, packaged_technologies(), what="packaged technology", file=path, item="base"))
     scale = form.scale or Scale()
     if form.sram is not None:
-        rows = _read_sram_file(path.parent / form.sram)
+        try:
+            rows = _read_sram_file(path.parent / form.sram)
+        except InputError as error:
+            told = ": ".join(part for part in (error.file, error.item, error.message) if part)
+            raise InputError(told, file=path, item="sram", remedy=error.remedy) from None
     else:
         rows = base.rows * np.array([1, 1, 1, scale.energy, scale.energy, scale.area, scale.leakage, 1, 1])
     parts = {name: value * np.array([scale.energy, scale.energy, scale.area]) for name, value in base.parts.items()}

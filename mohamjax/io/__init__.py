@@ -34,12 +34,13 @@ from mohamjax.io.files import (
     write_text,
     write_together,
 )
-from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, is_batch
+from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, is_batch, written_as
 from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 
 if TYPE_CHECKING:
-    from mohamjax.io.batch import BatchProgress, BatchSummary, Inputs, evaluate_files, find_inputs
+    from mohamjax.io.batch import BatchProgress, BatchSummary, evaluate_files
     from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
+    from mohamjax.io.inputs import Inputs, find_inputs, keep_inputs
     from mohamjax.io.job_transfer import read_transfer, write_transfer
     from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
     from mohamjax.io.nest_costs import NestRow, evaluate_nests
@@ -92,6 +93,7 @@ __all__ = [
     "front_rows",
     "given_mappings",
     "is_batch",
+    "keep_inputs",
     "locked_folder",
     "mapping_cache",
     "mappings_document",
@@ -129,11 +131,13 @@ __all__ = [
     "write_timeloop_template",
     "write_together",
     "write_transfer",
+    "written_as",
 ]
 
 _LATE = {
-    "batch": ("BatchProgress", "BatchSummary", "Inputs", "evaluate_files", "find_inputs"),
+    "batch": ("BatchProgress", "BatchSummary", "evaluate_files"),
     "checkpoint": ("CheckpointFile", "read_checkpoint", "write_checkpoint"),
+    "inputs": ("Inputs", "find_inputs", "keep_inputs"),
     "job_transfer": ("read_transfer", "write_transfer"),
     "mappings": ("MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"),
     "nest_costs": ("NestRow", "evaluate_nests"),

@@ -11,15 +11,11 @@ nests to it.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import gzip
 import hashlib
 import os
 import pathlib
 import time
-import warnings
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -27,14 +23,15 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, as_technology, technology_hash
-from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
+from mohamjax.io.design_arrays import read_design_arrays
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.designs_reader import header_rows, read_header
 from mohamjax.io.documents import added_nests, no_format
 from mohamjax.io.entries import Place, identified
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_TABLE_FORMAT, SCHEDULE_FORMAT, SUFFIXES
+from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_TABLE_FORMAT, SCHEDULE_FORMAT, written_as
 from mohamjax.io.forms import DESIGN_PARTS
+from mohamjax.io.inputs import Inputs, Paths, find_inputs, keep_inputs
 from mohamjax.io.nests import NestList
 from mohamjax.io.result_stream import NUMBERS, ResultStream
 from mohamjax.io.schedules import (
@@ -45,19 +42,17 @@ from mohamjax.io.schedules import (
     unfinished,
 )
 from mohamjax.jobs.table import JobTable, evaluate_table
-from mohamjax.reader import found, read_lines
+from mohamjax.reader import read_lines
 from mohamjax.runtime.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import CYCLE_S, SizedDesign
 from mohamjax.schedule.batch import BLOCK, DesignEvaluator, Nests
 from mohamjax.schedule.fluid import DONE
 from mohamjax.schedule.setup import Setup
-from mohamjax.text import plural, repeated
 
 ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
 _FORMATS = tuple(ENTRIES)
-_HEAD = 1 << 12  # bytes at the beginning of a file that are looked at to know whether it is evaluated
 PAUSE_S = 2.0  # between two calls about what is read
 _NO_VALUES = (np.nan,) * len(NUMBERS)
 
@@ -252,7 +247,11 @@ class _Entry:
 
 
 class _Sources:
-    """Files of any format as one stream of entries, and the problems that they share."""
+    """Files of any format as one stream of entries, and the problems that they share.
+
+    Attributes:
+        empty: files that were read to their end and have no entries.
+    """
 
     def __init__(
         self,
@@ -268,14 +267,18 @@ class _Sources:
         self._problems: list[_Designs] = []
         self._headed: dict[bytes, _Designs] = {}  # by what a document says once
         self._cases = _Cases(float32, devices)
+        self.empty: list[pathlib.Path] = []
 
     def entries(self, file: int, skip: int) -> Iterator[_Entry]:
         """The entries of a file from place `skip` on."""
-        path = self.files[file]
+        path, empty = self.files[file], True
         try:
             for one in self._lines(file, path) if ".jsonl" in path.name else self._document(file, path):
+                empty = False
                 if one.entry >= skip:
                     yield one
+            if empty:
+                self.empty.append(path)
         except InputError as error:
             yield _Entry(file, -1, "", None, None, str(error))
 
@@ -341,9 +344,9 @@ class _Sources:
         for number, line in read_lines(path, "JSON lines file"):
             seen += len(line)
             try:
-                row = parse_json(line, path, f"line {number}", DESIGN_PARTS)
+                row = parse_json(line.rstrip(), path, f"line {number}", DESIGN_PARTS)
             except InputError as error:
-                yield _Entry(file, at, at, None, None, f"line {number}: {error.message}")
+                yield _Entry(file, at, at, None, None, error.reason)
                 at += 1
                 continue
             if isinstance(row, dict) and "format" in row:
@@ -354,7 +357,7 @@ class _Sources:
                     if make is None and not broken:
                         raise
                     make, nests, broken = None, None, number
-                    yield _Entry(file, at, at, None, None, f"line {number}: {error.message}")
+                    yield _Entry(file, at, at, None, None, f"line {number}: {error.reason}")
                     at += 1
                     continue
                 nests = row["mappings"] if name in _DESIGNS else None
@@ -377,99 +380,6 @@ class _Sources:
             at += 1
         if make is None and not broken:
             raise InputError("is empty", file=path, remedy="give a JSON lines file")
-
-
-@dataclasses.dataclass(frozen=True)
-class Inputs:
-    """Files of an evaluation.
-
-    Attributes:
-        files: those that were named, and of folders those that may be of a format that is evaluated.
-        passed_over: how many files of folders hold something else.
-    """
-
-    files: tuple[pathlib.Path, ...]
-    passed_over: int = 0
-
-
-Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
-
-
-def find_inputs(paths: Paths) -> Inputs:
-    """Looks for the files of an evaluation, those of folders in the order of their names.
-
-    Args:
-        paths: files and folders.
-
-    Warns:
-        UserWarning: a file is named twice.
-
-    Raises:
-        InputError: there is none.
-    """
-    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files: list[pathlib.Path] = []
-    over = 0
-    for path in map(pathlib.Path, named):
-        if not found(path, folder=True):
-            files.append(path)
-            continue
-        inner = list(_inside(path))
-        own = [name for name in inner if _ours(name)]
-        files.extend(sorted(map(pathlib.Path, own)))
-        over += len(inner) - len(own)
-    twice = repeated(os.path.realpath(path) for path in files)
-    if twice:
-        more = f", and {plural(len(twice) - 1, 'other file')}" if len(twice) > 1 else ""
-        name = next(path for path in files if os.path.realpath(path) == twice[0])
-        warnings.warn(f"{name} comes twice{more}: the entries stand twice in the table", stacklevel=2)
-    if not files:
-        raise InputError("there is nothing to evaluate", file=named[0] if named else None, remedy="name some files")
-    return Inputs(tuple(files), over)
-
-
-def _inside(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """The files in a folder and in folders below it, but for hidden ones."""
-    entries: list[os.DirEntry[str]] = []
-    with contextlib.suppress(OSError), os.scandir(folder) as found_here:
-        entries.extend(found_here)
-    for entry in entries:
-        kind = "" if entry.name.startswith(".") else _kind(entry)
-        if kind == "folder":
-            yield from _inside(entry.path)
-        elif kind == "file":
-            yield entry.path
-
-
-def _kind(entry: os.DirEntry[str]) -> str:
-    """`folder`, `file`, or nothing of the two, as a link that leads to itself."""
-    try:
-        return "folder" if entry.is_dir(follow_symlinks=False) else "file" if entry.is_file() else ""
-    except OSError:
-        return ""
-
-
-def _ours(path: str) -> bool:
-    """Whether a file of a folder is of a format that is evaluated; one that cannot be read is, so that it is told."""
-    if not path.endswith(SUFFIXES):
-        return False
-    if path.endswith(".npz"):
-        return is_design_arrays(path)
-    try:
-        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as stream:
-            head = stream.read(_HEAD)
-    except (OSError, EOFError, zlib.error):
-        return True
-    if not path.endswith(".json") and head.strip():
-        first, ended, _ = head.lstrip().partition(b"\n")  # says the format, or is no line of ours
-        if b'"format"' not in first and b"\0" not in first:
-            return not ended and len(head) == _HEAD
-        head = first
-    # The key stands first in all that we write; where it does not, the file must be read to know. One that is no longer
-    # than what was looked at, and is text without the key, is something else.
-    if b'"format"' not in head:
-        return len(head) == _HEAD or not head.strip() or b"\0" in head
-    return any(f'"{name}"'.encode() in head for name in _FORMATS)
 
 
 def evaluate_files(
@@ -502,15 +412,15 @@ def evaluate_files(
         float32: compute in single precision.
         resume: go on with what an evaluation of the same inputs that was stopped has written to `out`.
         progress: called after every block, and every two seconds while entries are read.
-        complain: called with one line for every broken entry and file.
+        complain: called with one line for every broken entry and file, and every file without entries.
         devices: over which blocks are spread: a number of them, `all`, or a list; default one.
 
     Returns:
         Numbers of rows.
 
     Raises:
-        InputError: there is no input, `out` cannot be written, there is nothing to resume in it, or there are not so
-            many devices.
+        InputError: there is no input, `out` is one of the inputs or cannot be written, there is nothing to resume in
+            it, or there are not so many devices.
 
     Examples:
         >>> summary = mj.evaluate_files(["designs.json", "table.json"], "rows.csv")
@@ -519,6 +429,8 @@ def evaluate_files(
     """
     given = paths if isinstance(paths, Inputs) else find_inputs(paths)
     files = given.files
+    keep_inputs(out, files)
+    written_as(out, "csv", "jsonl", "npz")
     technology = None if technology is None else as_technology(technology)
     inputs = {
         "files": [[str(path), *_version(path)] for path in files],
@@ -551,6 +463,9 @@ def evaluate_files(
                         place = f": entry {entry} ({name})" if entry != "" else ""
                         complain(f"{file}{place}: {reason}" if place else reason)
                 tell(stream.rows - before, at_once=True)
+    if complain is not None:
+        for path in sources.empty:
+            complain(f"{path}: holds no designs or schedules, so that no row is about it")
     return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before, entries)
 
 

@@ -21,7 +21,7 @@ def one_file(path: str | os.PathLike[str]) -> pathlib.Path:
 def read_document(path: str | os.PathLike[str], parts: Parts | None = None) -> Any:
     """The document of a file that holds one: of JSON lines the first line with all entries that follow it.
 
-    A line of JSON lines that cannot be read is an entry that is its text, and so is broken when entries are read.
+    A line of JSON lines that cannot be read is an entry that is the complaint, see `entries.identified`.
 
     Args:
         path: a JSON file, or JSON lines (docs/batches.md), gzipped or not.
@@ -37,11 +37,11 @@ def read_document(path: str | os.PathLike[str], parts: Parts | None = None) -> A
     entries: list[object] = []
     for number, line in read_lines(path, "JSON lines file"):
         try:
-            row = parse_json(line, path, f"line {number}", parts)
-        except InputError:
+            row = parse_json(line.rstrip(), path, f"line {number}", parts)
+        except InputError as error:
             if document is None:
                 raise
-            row = line.strip()
+            row = InputError(error.message, item=error.item, remedy=error.remedy)
         if isinstance(row, dict) and "format" in row:
             if document is not None:
                 remedy = "split the file, or evaluate it into one table (docs/batches.md)"

@@ -75,15 +75,20 @@ class Place:
                 told = f"{name!r} is also the name of number {seen[name]}"
                 raise Place(self.file, f"{self.path}[{i}]{key}").error(told, "give every one its own name")
 
-    def check_order(self, jobs: Sequence[int]) -> None:
-        """Refuses an order that does not have every job once."""
+    def check_order(self, jobs: Sequence[int], labels: Sequence[int | str]) -> None:
+        """Refuses an order that does not have every job once; `labels` are what the jobs are called."""
         seen: dict[int, int] = {}
         for place, job in enumerate(jobs):
             if job in seen:
-                raise self.error(
-                    f"job {job} stands at places {seen[job]} and {place}", "list every job exactly once, by priority"
-                )
+                told = f"job {labels[job]!r} stands at places {seen[job]} and {place}"
+                raise self.error(told, "list every job exactly once, by priority")
             seen[job] = place
+
+
+def waiting(cycle: Sequence[int], labels: Sequence[int | str]) -> str:
+    """That jobs wait for each other, with what they are called."""
+    named = [repr(labels[job]) for job in cycle]
+    return f"job {named[0]} waits for itself" if len(named) == 1 else f"jobs {', '.join(named)} wait for each other"
 
 
 def _some(names: abc.Iterable[str]) -> str:
@@ -106,6 +111,8 @@ def _identifier(row: object, number: int, known: abc.Mapping[str, int]) -> tuple
         number: its place in the file.
         known: places of the entries before it, by identifier as text.
     """
+    if isinstance(row, InputError):
+        return number, row
     if isinstance(row, CalledForm):
         given = row.design_id, row.name
     else:
@@ -130,7 +137,8 @@ def identified(
     The identifier is the `design_id` or the `name` of the entry, or its place where it states neither.
 
     Args:
-        rows: entries, as JSON has them or by their forms.
+        rows: entries, as JSON has them or by their forms; or why there is none (`InputError`), which is then wrong with
+            it.
         start: place of the first one in the file.
         known: places of the entries before them, by identifier as text; these are added to it.
     """
@@ -148,8 +156,8 @@ def entries_of(
     for i, (name, row, fault) in enumerate(identified(document[key])):
         at = Place(file, f"{key}[{i}]")
         try:
-            if fault is not None:
-                raise at.error(fault.message, fault.remedy)
+            if fault is not None:  # of one that could not be read, the item is its line
+                raise InputError(fault.message, file=file, item=fault.item or at.path, remedy=fault.remedy)
             value = read(row, at)
         except InputError as error:
             value = error

@@ -31,6 +31,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.forms import keys_for_sure
+from mohamjax.io.formats import LINES
 from mohamjax.reader import MOST_DIGITS, NO_UNICODE, check_digits, found, is_unicode, open_file, read_utf8
 
 MAX_ARRAYS = 1 << 30
@@ -220,10 +221,13 @@ def _carefully(text: str, file: object, item: str | None) -> object:
         if "\\ud" in text.lower() and not is_unicode(json.dumps(document, ensure_ascii=False)):
             raise ValueError(NO_UNICODE)
     except json.JSONDecodeError as error:
+        if item is None and _is_lines(error):
+            raise _lines_here(file) from None
+        told = error.msg.removesuffix(" at").removesuffix(" starting")  # where, the item says
         raise InputError(
-            f"is not valid JSON: {error.msg}",
+            f"is not valid JSON: {told}",
             file=file,
-            item=item or f"line {error.lineno}, column {error.colno}",
+            item=f"{item or f'line {error.lineno}'}, column {error.colno}",
             remedy="mend or make the file again; it may be cut off",
         ) from None
     except RecursionError:
@@ -233,6 +237,19 @@ def _carefully(text: str, file: object, item: str | None) -> object:
     if _keys(document, _MOST_LEVELS) is None:
         raise deep
     return document
+
+
+def _is_lines(error: json.JSONDecodeError) -> bool:
+    """Whether what follows the JSON of the first line is another object in a line of its own."""
+    first = error.doc[: error.pos].strip()
+    return error.msg == "Extra data" and "\n" not in first and first[:1] == error.doc[error.pos] == "{"
+
+
+def _lines_here(file: object) -> InputError:
+    """The complaint about JSON lines where one JSON document is read."""
+    takers = "`evaluate designs` and `evaluate schedules` take them, and `evaluate mappings` takes them as samples"
+    remedy = takers if str(file).endswith(LINES) else f"call it .jsonl: {takers}"
+    return InputError("is JSON lines, one object a line, and not one JSON document", file=file, remedy=remedy)
 
 
 def read_json(path: str | pathlib.Path, parts: Parts | None = None) -> Any:
@@ -249,6 +266,12 @@ def read_json(path: str | pathlib.Path, parts: Parts | None = None) -> Any:
     text = read_utf8(path, "JSON file")
     if text[:1] not in (b"{", b"[") and not text.decode().strip():
         raise InputError("is empty", file=path, remedy="give a JSON file")
+    if path.suffix.lower() == ".csv" and text.lstrip()[:1] not in (b"{", b"["):
+        raise InputError(
+            "is CSV, and not JSON",
+            file=path,
+            remedy="give the `designs.json` beside a `front.csv`; of tables of others `mohamjax convert` makes JSON",
+        )
     return parse_json(text, path, parts=parts)
 
 

@@ -6,6 +6,8 @@ import os
 import pathlib
 from collections.abc import Sequence
 
+from mohamjax.errors import InputError
+
 DESIGNS_FORMAT = "designs/1"
 
 
@@ -40,6 +42,28 @@ LINES = (".jsonl", ".jsonl.gz")
 
 SUFFIXES = (".json", *LINES, ".npz")
 """How the names of files end that are evaluated by the thousand; those of one JSON file first."""
+
+
+def written_as(path: str | os.PathLike[str] | None, *known: str, item: str | None = None) -> str:
+    """How a result is written: as the name of its file says, and where that says nothing as the first of `known`.
+
+    Args:
+        path: the file; None and `-` are standard output. A name without an ending, and `.txt`, say nothing.
+        known: endings, without the dot, of what can be written.
+        item: the option that names the file, for complaints; default the argument `out`.
+
+    Raises:
+        InputError: the name says something else.
+    """
+    ending = pathlib.PurePath(path or "-").suffix.lower().removeprefix(".")
+    if ending in ("", "txt"):
+        return known[0]
+    if ending not in known:
+        *others, last = [f".{one}" for one in known]
+        several = f"{', '.join(others)} or {last}" if others else last
+        told, remedy = f"cannot be written as .{ending} here", f"name a file that ends in {several}"
+        raise InputError(told, file=path, item=item, argument="out" if item is None else None, remedy=remedy)
+    return ending
 
 
 def is_batch(

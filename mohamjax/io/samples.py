@@ -23,6 +23,7 @@ from mohamjax.dims import DATA_SPACES, DIMS, RELEVANT, WINDOWS, C, G, K, N, O, W
 from mohamjax.errors import InputError
 from mohamjax.hardware.arrays import Architecture, Machine, pad_machine
 from mohamjax.io.files import dump_json, parse_json, read_json, write_text
+from mohamjax.io.inputs import keep_inputs
 from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.cost import Evaluation
 from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
@@ -235,7 +236,7 @@ def sample_entries(path: str | pathlib.Path, architectures: dict[str, Architectu
     for number, line in read_lines(path, ".jsonl file"):
         name = item = f"line {number}"
         try:
-            row = _Fields(parse_json(line, path, item), path, item)
+            row = _Fields(parse_json(line.rstrip(), path, item), path, item)
             name = str(row.data.get("id", item))
             yield _sample(row, architectures, name)
         except InputError as error:
@@ -425,8 +426,10 @@ def evaluate_samples(
         As `report_samples`.
 
     Raises:
-        InputError: a file cannot be read or written, or no line of the samples can be read.
+        InputError: a file cannot be read or written, `out_path` is one that is read, or no line of the samples can be
+            read.
     """
+    keep_inputs(out_path, [architectures_path, samples_path])
     architectures = read_architectures(architectures_path)
     entries = list(sample_entries(samples_path, architectures))
     if not entries:
@@ -469,8 +472,9 @@ def report_samples(
     if unread and len(unread) == len(entries):
         raise unread[0].error
     if unread:
-        rest = f" and {len(unread) - 1:,} more" if len(unread) > 1 else ""
-        warnings.warn(f"{unread[0].error}{rest}: rows with `ok` false and the reason", stacklevel=2)
+        count = f"{len(unread):,} of {plural(len(entries), 'mapping')}"
+        told = f"{count} could not be read and count as rejected: rows with `ok` false and the reason. The first"
+        warnings.warn(f"{told}: {unread[0].error}", stacklevel=2)
     twice = repeated(entry.id for entry in entries)
     if twice:
         more = f", and {plural(len(twice) - 1, 'other id')}" if len(twice) > 1 else ""

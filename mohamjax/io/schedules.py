@@ -52,10 +52,11 @@ from msgspec import UNSET
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form, refuse_misspelt
 from mohamjax.io.documents import read_document
-from mohamjax.io.entries import Entry, Place, entries_of, sound_entries, without_entries
+from mohamjax.io.entries import Entry, Place, entries_of, sound_entries, waiting, without_entries
 from mohamjax.io.files import check_format, rows_text, write_text
 from mohamjax.io.formats import ENTRIES, FLUID_FORMAT, JOB_TABLE_FORMAT
 from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
+from mohamjax.io.inputs import keep_inputs
 from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.reader import suggestion
 from mohamjax.runtime.devices import Devices
@@ -99,14 +100,17 @@ def _predecessors(
     result = tuple(tuple(place.numbers(row, names, "job")) for row, place in zip(rows, places, strict=True))
     cycle = _cycle(result)
     if cycle:
-        raise places[cycle[0]].error(
-            f"jobs {', '.join(map(str, cycle))} wait for each other", "remove one of these predecessors"
-        )
+        labels = range(names) if isinstance(names, int) else list(names)
+        raise places[cycle[0]].error(waiting(cycle, labels), "remove one of these predecessors")
     return result
 
 
 def _check_order(
-    item: Place, order: Sequence[int], accelerator: Sequence[int], predecessors: Sequence[Sequence[int]]
+    item: Place,
+    order: Sequence[int],
+    accelerator: Sequence[int],
+    predecessors: Sequence[Sequence[int]],
+    labels: Sequence[int | str],
 ) -> None:
     """Refuses an order in which jobs wait for each other: accelerators run theirs in this order and no other."""
     place = {job: i for i, job in enumerate(order)}
@@ -122,11 +126,8 @@ def _check_order(
     cycle = _cycle(waits)
     if cycle:
         job, p = next(pair for pair in late if pair[0] in cycle or pair[1] in cycle)
-        raise item.error(
-            f"job {job} stands before its predecessor {p}, so that jobs {', '.join(map(str, cycle))} wait for each "
-            "other",
-            "order every job after its predecessors",
-        )
+        told = f"job {labels[job]!r} stands before its predecessor {labels[p]!r}, so that {waiting(cycle, labels)}"
+        raise item.error(told, "order every job after its predecessors")
 
 
 # ---------------------------------------------------------------- fluid-schedule/1
@@ -168,8 +169,8 @@ def _case(form: CaseForm, at: Place) -> _Case:
     predecessors = _predecessors(form.predecessors, count, [at.at(f"predecessors[{i}]") for i in range(count)])
     accelerator = at.at("accelerator").numbers(form.accelerator, len(uses), "accelerator")
     order = at.at("order").numbers(form.order, count, "job")
-    at.at("order").check_order(order)
-    _check_order(at.at("order"), order, accelerator, predecessors)
+    at.at("order").check_order(order, range(count))
+    _check_order(at.at("order"), order, accelerator, predecessors, range(count))
     return _Case(
         duration=duration,
         bytes=traffic,
@@ -227,7 +228,7 @@ def _refuse_instant_traffic(at: Place, duration: np.ndarray, traffic: np.ndarray
         job = int(instant[0])
         raise Place(at.file, f"{at.path}[{job}]").error(
             f"is {duration[job]:g}, but the job moves {traffic[job]:g} bytes",
-            f"write a duration of at least {traffic[job] / _MOST_ASKED:g}",
+            "write how long the job takes when nothing slows it, or 0 bytes",
         )
 
 
@@ -477,8 +478,8 @@ class TableSchedules:
                 told = f"job {table.jobs[j]!r} cannot run on {table.accelerators[a]!r}"
                 raise own.entry(keys[j]).error(told, f"choose {' or '.join(able)}")
         order = at.at("order").numbers(form.order, jobs, "job")
-        at.at("order").check_order(order)
-        _check_order(at.at("order"), order, assignment, table.predecessors)
+        at.at("order").check_order(order, table.jobs)
+        _check_order(at.at("order"), order, assignment, table.predecessors, table.jobs)
         return np.asarray(order, np.int32), np.asarray(assignment, np.int32)
 
     def _assigned(
@@ -667,8 +668,10 @@ def evaluate_schedules(
         are broken, `broken`, their number.
 
     Raises:
-        InputError: the file cannot be read, is of no known format, or breaks its format; or `out` cannot be written.
+        InputError: the file cannot be read, is of no known format, or breaks its format; or `out` is that file, or
+            cannot be written.
     """
+    keep_inputs(out, [path])
     content: dict[str, Any] = read_document(path) if document is None else document
     name = check_format(content, SCHEDULE_READERS, path)
     result, counts = SCHEDULE_READERS[name](content, path, float32, timelines)

@@ -26,6 +26,7 @@ import yaml
 from mohamjax.dims import DIMS
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture
+from mohamjax.io.inputs import keep_inputs
 from mohamjax.io.samples import Unread, report_samples
 from mohamjax.io.timeloop_architecture import read_architecture, read_tables
 from mohamjax.io.timeloop_loops import read_constraints, read_mapping, read_problem
@@ -115,6 +116,16 @@ def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
     return _together({path: _read(path) for path in map(pathlib.Path, paths)})
 
 
+def _lacking(architecture: Architecture | None, shape: WorkloadShape | None) -> tuple[str, str]:
+    """What a mapping lacks, and what to do about it."""
+    named = {"an architecture": architecture, "a problem": shape}
+    absent = [name for name, part in named.items() if part is None]
+    given = "" if len(absent) > 1 else f", and has {next(name for name in named if name not in absent)}"
+    which = "its file" if len(absent) == 1 else "their files"
+    alone = "what a folder holds belongs to the mappings in that folder alone"
+    return f"needs {' and '.join(absent)}{given}", f"give {which} too, by name: {alone}"
+
+
 def _together(files: _Files) -> TimeloopInput:
     """What files that belong together hold."""
     parts: dict[str, tuple[At, Any]] = {}
@@ -143,7 +154,7 @@ def _together(files: _Files) -> TimeloopInput:
     if "mapping" in parts:
         at, value = parts["mapping"]
         if architecture is None or shape is None:
-            raise at.error("needs an architecture and a problem", "give their files too")
+            raise at.error(*_lacking(architecture, shape))
         mapping = read_mapping(at, value, architecture, shape, depthwise, spaces)
     if "constraints" in parts:
         at, rows = parts["constraints"]
@@ -258,9 +269,11 @@ def evaluate_timeloop(
         UserWarning: an energy or area table is missing, so that its figures are 0; something was passed over.
 
     Raises:
-        InputError: as `read_timeloop`, where no mapping can be read; there is no mapping. One of several that cannot
+        InputError: as `read_timeloop`, where no mapping can be read; there is no mapping; `out_path` is a file that is
+            read. One of several that cannot
             be read, or that breaks constraints that are given too, is a row with its reason.
     """
+    keep_inputs(out_path, paths)
     listed = ", ".join(str(path) for path in paths)
     began = time.perf_counter()
     entries: list[Sample | Unread] = []
@@ -298,7 +311,8 @@ def _sample(name: str, files: _Files | InputError) -> tuple[TimeloopInput, Sampl
         raise files
     given = _together(files)
     if given.architecture is None or given.shape is None or given.mapping is None:
-        raise InputError("needs an architecture and a problem", file=name, item="mapping", remedy="give their files")
+        told, remedy = _lacking(given.architecture, given.shape)
+        raise InputError(told, file=name, item="mapping", remedy=remedy)
     if given.constraints is not None:
         _obey(given.mapping, given.constraints, given.architecture, ", ".join(map(str, files)))
     return given, Sample(name, given.architecture, given.shape, given.mapping)
