@@ -135,6 +135,13 @@ def certificate_of(rows):
     return Certificate(curves, hypervolume=0.1, most=0.2, ideal=(1.0,) * 3, reference=(2.0,) * 3)
 
 
+def test_a_tie_goes_to_the_smaller_design_and_then_to_the_more_frugal_one():
+    rows = [row(0, 1e-3, 4.0, 1.0), row(1, 2e-3, 2.0, 1.0), row(2, 1e-3, 1.0, 3.0), row(3, 4e-3, 1.0, 2.0)]
+    named = decide(rows, "latency<=5ms").named
+    assert named == {"smallest": 1, "most frugal": 3, "fastest": 0}
+
+
+
 @settings(deadline=None)
 @given(rows_of, numbers, numbers, numbers)
 def test_what_bounds_prove_out_of_reach_is_out_of_reach(rows, latency, energy, area):

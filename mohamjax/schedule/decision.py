@@ -349,10 +349,10 @@ def decide(
         hopeless = None if bounds is None else bounds.out_of_reach(_most(clauses))
         return Decision(rows, clauses, (), {}, (), int(np.argmin(excess)), hopeless)
     columns = {name: np.asarray([row[name] for row in rows], float) for name in _LEAST_OF.values()}
-    # Ties go to the design that is better in the two others.
+    # Ties go to the smaller design, then to the more frugal one: the target says already what is fast enough.
     named = {}
     for role, column in _LEAST_OF.items():
-        others = [columns[name][kept] for name in columns if name != column]
+        others = [columns[name][kept] for name in reversed(columns) if name != column]
         named[role] = int(kept[np.lexsort([*others, columns[column][kept]])[0]])
     smallest = named["smallest"]
     area, steps = columns["area_mm2"], []
