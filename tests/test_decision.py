@@ -141,7 +141,6 @@ def test_a_tie_goes_to_the_smaller_design_and_then_to_the_more_frugal_one():
     assert named == {"smallest": 1, "most frugal": 3, "fastest": 0}
 
 
-
 @settings(deadline=None)
 @given(rows_of, numbers, numbers, numbers)
 def test_what_bounds_prove_out_of_reach_is_out_of_reach(rows, latency, energy, area):
