@@ -446,7 +446,7 @@ def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated, 
     certificate = None
     if bounds:
         low, high = (f(evaluated.reports.objectives, axis=0) for f in (np.min, np.max))
-        certificate = certify(evaluated.front_bounds(), evaluated.reports.objectives, low / 2, high * 2)
+        certificate = certify(evaluated.front_bounds(), evaluated.reports.objectives, low / 64, high * 2)
         assert 0 < certificate.hypervolume <= certificate.most < 1
         write_front_files(
             folder, evaluated, HISTORY, {"scenario": "toy", "budget": "tiny", "seed": 3}, None, certificate
@@ -469,7 +469,7 @@ def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypa
     (tmp_path / "matplotlib.py").write_text("raise SystemExit(3)")
     monkeypatch.setattr(sys, "executable", python)
     low, high = evaluated.reports.objectives.min(axis=0), evaluated.reports.objectives.max(axis=0)
-    certificate = certify(evaluated.front_bounds(), evaluated.reports.objectives, low / 2, high * 2)
+    certificate = certify(evaluated.front_bounds(), evaluated.reports.objectives, low / 64, high * 2)
     what = {"title": TITLE, "history": HISTORY}
     paths = figures.plot_evaluated(evaluated, tmp_path / "here", **what, certificate=certificate)
     here = []

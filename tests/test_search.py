@@ -407,7 +407,7 @@ def test_who_asks_for_what_is_not_there_need_not_wait(results, tmp_path, capsys,
     (tmp_path / "other.json").write_text('{"format": "config/1"}')
     (tmp_path / "fluid.json").write_text('{"format": "fluid-schedule/1", "cases": []}')
     for command, words in (
-        (["designs", file, "--explain", "none"], ["design none", "not in the file", "such as 0"]),
+        (["designs", file, "--explain", "none"], ["design none", "not in the folder", "fastest, most frugal"]),
         (["designs", file, "--json"], ["--json", "--explain"]),
         (["designs", file, "--trace", str(tmp_path)], ["--trace", "is a folder"]),
         (["designs", file, "--timeloop", file], ["--timeloop", "cannot be written"]),

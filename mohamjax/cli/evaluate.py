@@ -440,7 +440,6 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         prepare_folder,
         write_design_trace,
     )
-    from mohamjax.io.results_reader import design_called
 
     single = ("explain", "json", "trace", "timeloop", "periods", "periods_out", "design")
     if not _single(arguments, *(getattr(arguments, name) for name in single)):
@@ -460,9 +459,11 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         probe(getattr(arguments, option), f"--{option.replace('_', '-')}")
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
-    if arguments.explain:
-        arguments.explain = design_called(arguments.file, arguments.explain)
-    arguments.design = [design_called(arguments.file, name) for name in arguments.design]
+    if arguments.explain or arguments.design:
+        from mohamjax.io.results_reader import design_called  # it imports the search
+
+        arguments.explain = arguments.explain and design_called(arguments.file, arguments.explain)
+        arguments.design = [design_called(arguments.file, name) for name in arguments.design]
     wanted = [*([arguments.explain] if arguments.explain else []), *arguments.design]
     rows, evaluated = _evaluated(arguments, terminal, technology, wanted)
     if arguments.design:
