@@ -120,7 +120,7 @@ def refuse_misspelt(data: object, form: type[msgspec.Struct], *, file: object = 
     """
     known = form.__struct_encode_fields__
     for key in data if isinstance(data, abc.Mapping) else ():
-        if key not in known and closest(str(key)[:200], known, 0.8):
+        if key not in known and closest(str(key), known, 0.8):
             named = _joined(where, str(key))
             raise InputError(f"unknown key {key!r}", file=file, item=named, remedy=suggestion(str(key), known))
 

@@ -26,6 +26,7 @@ from mohamjax.text import several
 T = TypeVar("T")
 
 MOST_DIGITS = 250
+_LONG = 200  # signs of a word that is compared with others
 """Digits of an integer: within the range of floats in any base."""
 
 NO_UNICODE = "a text holds half a character (a lone surrogate)"
@@ -390,11 +391,6 @@ def count_asked(value: object, argument: str, remedy: str) -> int:
     return number
 
 
-def close_names(word: str, known: Sequence[str]) -> list[str]:
-    """The closest of many names, if any; comparing takes the square of their lengths, so long ones are left out."""
-    return difflib.get_close_matches(word[:200], [name for name in known if len(name) <= 200][:5000], 1, 0.5)
-
-
 def whole(value: object) -> int | None:
     """An integer of Python, NumPy or JAX as one of Python; None for anything else, True and False among it."""
     if isinstance(value, bool):
@@ -419,17 +415,26 @@ def file_like(path: str | os.PathLike[str], endings: Sequence[str] = ()) -> str 
     except (OSError, ValueError):
         return None
     same = sorted(one for one in known if one.stem == path.stem)
-    alike = sorted(one for one in known if one.suffix == path.suffix and len(one.stem) <= 200)
+    alike = sorted(one for one in known if one.suffix == path.suffix)
     name = next((one.name for one in same if not path.suffix and one.suffix.lower() in endings), None)
     name = name or closest(path.name, [one.name for one in same], 0.9)
-    if name is None and (stem := closest(path.stem[:200], [one.stem for one in alike], 0.75)) is not None:
+    if name is None and (stem := closest(path.stem, [one.stem for one in alike], 0.75)) is not None:
         name = next(one.name for one in alike if one.stem == stem)
     return None if name is None else str(path.parent / name)
 
 
 def closest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """The known word that is nearest to another one, None where none is at least so alike (`difflib`)."""
-    return next(iter(difflib.get_close_matches(word, list(known), 1, least)), None)
+    """The known word that is nearest to another one, None where none is at least so alike (`difflib`).
+
+    Comparing takes the square of the lengths, so that long words are cut or left out.
+    """
+    short = [one for one in known if len(one) <= _LONG]
+    return next(iter(difflib.get_close_matches(word[:_LONG], short, 1, least)), None)
+
+
+def closest_name(word: str, known: Iterable[str]) -> str | None:
+    """`closest` of names of which there may be very many, as of tensors: the first thousands are looked at."""
+    return closest(word, itertools.islice(known, 5000), 0.5)
 
 
 def suggestion(word: object, known: Iterable[str], what: str = "known") -> str:

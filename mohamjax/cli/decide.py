@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Prints the designs; the exit code is 0 where some keep the target, 1 where none does."""
     from mohamjax.io.results_reader import built_in, read_results
     from mohamjax.schedule.decision import decide
-    from mohamjax.schedule.recommended import told_of_slack, told_of_tiny_chiplets
+    from mohamjax.schedule.recommended import remarks
 
     probe(arguments.out)
     results = read_results(arguments.folder)
@@ -53,13 +53,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if error.argument is None:
             raise
         raise InputError(error.message, item="TARGET", remedy=error.remedy) from None
-    best, remarks = decision.recommended, []
-    if best is not None:
-        remarks = [told_of_slack(decision), told_of_tiny_chiplets(built_in(arguments.folder, best["design_id"]))]
-        remarks = [told for told in remarks if told]
+    best = decision.recommended
+    said = [] if best is None else remarks(decision, built_in(arguments.folder, best["design_id"]))
     if arguments.json:
-        told = json.dumps({**decision.to_dict(), "remarks": remarks}, indent=2)
+        told = json.dumps({**decision.to_dict(), "remarks": said}, indent=2)
     else:
-        told = "\n".join([decision_table(decision, mapped_again=results.mapped_again), *map(lines, remarks)])
+        told = "\n".join([decision_table(decision, mapped_again=results.mapped_again), *map(lines, said)])
     write(arguments.out, told + "\n")
     return 0 if decision.kept else 1

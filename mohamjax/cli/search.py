@@ -413,7 +413,7 @@ def _searched(
     from mohamjax.runtime.devices import is_first
     from mohamjax.schedule import landmarks, told_of_little_use
     from mohamjax.schedule.decision import decide
-    from mohamjax.schedule.recommended import remarks
+    from mohamjax.schedule.recommended import remarks_in
 
     began, settings = time.perf_counter(), search.settings
     application = search.problem.application
@@ -464,22 +464,23 @@ def _searched(
     one = settings.moham.objective
     roles = {} if one == "front" else {f"least {one}": result.best}
     roles |= landmarks(result.front.objectives, result.front.measures, result.front.offsets)
+    decision = None
+    if arguments.target is not None:
+        decision = decide(front_rows(result.front), arguments.target, certificate)
     if arguments.json:
         summary = _summary(result, application, settings, roles, folder, timings)
         # Of the front as it is written: refitted, and evaluated in double precision.
         volumes = {"hypervolume": result.hypervolume}
         if certificate is not None:
             volumes = {"hypervolume": certificate.hypervolume, "hypervolume_bound": certificate.most}
-        if arguments.target is not None:
-            decision = decide(front_rows(result.front), arguments.target, certificate)
-            summary["decision"] = {**decision.to_dict(), "remarks": remarks(decision, front)}
+        if decision is not None:
+            summary["decision"] = {**decision.to_dict(), "remarks": remarks_in(decision, front)}
         print(json.dumps({**summary, **volumes, "bounds": bounds.to_dict()}, indent=2))
     else:
         print(landmark_table(roles, result.front, bounds))
-        if arguments.target is not None:
-            decision = decide(front_rows(result.front), arguments.target, certificate)
+        if decision is not None:
             print(decision_table(decision, mapped_again=settings.remap.maps_again))
-            for told in remarks(decision, front):
+            for told in remarks_in(decision, front):
                 print(lines(told))
         if certificate is None:
             told = f"{result.hypervolume:.4f} of the box; bounds of it are known for the default objectives"

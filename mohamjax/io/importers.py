@@ -28,7 +28,7 @@ from mohamjax.io.files import read_json
 from mohamjax.io.formats import JOB_TABLE_FORMAT
 from mohamjax.io.forms import LARGEST_COST
 from mohamjax.mapping import MappingTables
-from mohamjax.reader import StrictLoader, close_names, read_table, read_text
+from mohamjax.reader import StrictLoader, closest_name, read_table, read_text
 from mohamjax.schedule.bounds import isolated_cycles, offchip_bandwidth
 from mohamjax.schedule.setup import Setup
 from mohamjax.text import plural
@@ -449,8 +449,8 @@ class _Table:
 
 
 def _similar(name: str, known: Iterable[str]) -> str:
-    close = close_names(name, list(known))
-    return f"did you mean {close[0]!r}?" if close else "name jobs of the table, separated by `;`"
+    near = closest_name(name, known)
+    return "name jobs of the table, separated by `;`" if near is None else f"did you mean {near!r}?"
 
 
 def _columns(

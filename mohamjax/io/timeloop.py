@@ -270,8 +270,8 @@ def evaluate_timeloop(
 
     Raises:
         InputError: as `read_timeloop`, where no mapping can be read; there is no mapping; `out_path` is a file that is
-            read. One of several that cannot
-            be read, or that breaks constraints that are given too, is a row with its reason.
+            read. One mapping of several that cannot be read, or that breaks constraints that are given too, is a row
+            with its reason.
     """
     keep_inputs(out_path, paths)
     listed = ", ".join(str(path) for path in paths)

@@ -281,21 +281,21 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
     """
     levels, dims = genes.order.shape
     primes = len(genes.slot)
-    drawn = Draws(key, 2 + primes + 2 * levels * min(_MOST, primes))
+    draws = Draws(key, 2 + primes + 2 * levels * min(_MOST, primes))
     space = own_space(genes, space)
     wide = jnp.any((space.limit[levels:] > 1) & (space.fanout[levels:, None] > 1), axis=0)  # [D]
     candidate = (genes.slot < levels) & (space.prime > 1)
     candidate &= jnp.any((space.dim[:, None] == jnp.arange(dims)) & wide, axis=-1)
-    index, chosen = _visit(drawn, candidate, space.prime)
-    draws = drawn.uniform(len(index), 2 * levels)
+    index, chosen = _visit(draws, candidate, space.prime)
+    scores = draws.uniform(len(index), 2 * levels)
 
     def step(state: Nest, x: tuple[Array, Array, Array]) -> tuple[Nest, None]:
-        index, chosen, draw = x
+        index, chosen, score = x
         can = room(state, index, space)[levels:] & chosen
-        target = (levels + jnp.argmax(jnp.where(can, draw, -1))).astype(jnp.int32)
+        target = (levels + jnp.argmax(jnp.where(can, score, -1))).astype(jnp.int32)
         return move(state, index, target, jnp.any(can), space), None
 
-    state, _ = jax.lax.scan(step, nest(genes.slot, space), (index, chosen, draws))
+    state, _ = jax.lax.scan(step, nest(genes.slot, space), (index, chosen, scores))
     return dataclasses.replace(genes, slot=state.slot)
 
 

@@ -349,7 +349,7 @@ class Nest:
 
 
 def nest(slot: Array, space: MapSpace) -> Nest:
-    """The nest that slots describe."""
+    """The nest that slots describe; its extents come from its factors, which `extents` would take as long as again."""
     factors, levels = slot_factors(slot, space), space.capacity.shape[0]
     own = jnp.prod(factors.astype(space.capacity.dtype).reshape(3, levels, -1), axis=0)
     return Nest(slot=slot, factors=factors, extents=jnp.cumprod(own, axis=0))

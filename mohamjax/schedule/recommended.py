@@ -103,19 +103,26 @@ def told_of_slack(decision: Decision) -> str:
     return f"the recommended design only just keeps {', '.join(narrow)}" if narrow else ""
 
 
-def remarks(decision: Decision, evaluated: Evaluated) -> list[str]:
-    """All that is said of the recommended design, a sentence each; nothing where no design keeps the target.
+def remarks(decision: Decision, chiplets: Sequence[BuiltChiplet], partial_sums: str = "") -> list[str]:
+    """All that is said of the recommended design, a sentence each.
 
     Args:
-        decision: of the rows of a front.
+        decision: which design is recommended, and for what target.
+        chiplets: of that design, in their order on the mesh.
+        partial_sums: what is said of its partial sums, where they are known.
+    """
+    said = told_of_slack(decision), told_of_tiny_chiplets(chiplets), partial_sums
+    return [told for told in said if told]
+
+
+def remarks_in(decision: Decision, evaluated: Evaluated) -> list[str]:
+    """`remarks` on a front in memory; nothing where no design keeps the target.
+
+    Args:
+        decision: of the rows of the front.
         evaluated: that front.
     """
     if decision.recommended is None:
         return []
     i = decision.named["smallest"]
-    said = (
-        told_of_slack(decision),
-        told_of_tiny_chiplets(built_chiplets(evaluated, i)),
-        told_of_partial_sums(evaluated, i),
-    )
-    return [told for told in said if told]
+    return remarks(decision, built_chiplets(evaluated, i), told_of_partial_sums(evaluated, i))

@@ -56,17 +56,20 @@ def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
         axes: what is varied.
     """
     told: list[str] = []
+    sized = any(axis.parameter.kind == "size" for axis in axes)
+    now = resized(candidates, nominal_variant(candidates.evaluation)) if sized else None
     for axis in axes:
         one = axis.parameter
         if axis.factor and one.value is not None and math.isinf(one.value):
             finite = math.isfinite(candidates.package.interface_bandwidth)
             limit = ", or vary nop.interface_bandwidth, which limits off-chip traffic then" if finite else ""
             told.append(f"{one.name} is unlimited, so that factors change nothing: give values{limit}")
-        elif one.kind == "size":
+        elif one.kind == "size" and now is not None:
             told += [
                 f"{_written(axis, value)} changes no chiplet of these designs{_rule(axis)}"
                 for value in axis.values
-                if not (axis.factor and value == 1) and _same(candidates, axis, value)
+                if not (axis.factor and value == 1)
+                and _same(now, resized(candidates, _variant(candidates, [axis], [value])))
             ]
     return told
 
@@ -79,10 +82,8 @@ def _rule(axis: Axis) -> str:
     return ": capacities are rounded up to whole rows" if capacity else ": fanouts are rounded, and at least 1"
 
 
-def _same(candidates: Candidates, axis: Axis, value: float) -> bool:
+def _same(now: SizedDesign, new: SizedDesign) -> bool:
     """Whether all chiplets that stand keep their sizes."""
-    now = resized(candidates, nominal_variant(candidates.evaluation))
-    new = resized(candidates, _variant(candidates, [axis], [value]))
     standing = np.asarray(new.design.template) >= 0
     pairs = ((now.capacity, new.capacity), (now.fanout, new.fanout))
     return all(np.array_equal(a[standing], b[standing]) for a, b in pairs)
@@ -99,11 +100,8 @@ def reasons(found: WhatIf, candidates: Candidates, evaluated: Evaluated, most: i
     """
     told: list[str] = []
     broken = np.asarray(~np.isfinite(found.objectives).all(axis=-1))
-    for k in np.flatnonzero(broken.any(axis=-1)).tolist():
-        if len(told) == most:
-            more = int(broken.any(axis=-1).sum()) - most
-            told.append(f"{plural(more, 'more variant')} on which some design cannot run")
-            break
+    variants = np.flatnonzero(broken.any(axis=-1)).tolist()
+    for k in variants[:most]:
         first, setting = int(np.argmax(broken[k])), found.settings[k]
         sized = resized(candidates, _variant(candidates, found.axes, setting))[first : first + 1]
         own = found.objectives[k, first : first + 1]
@@ -111,4 +109,6 @@ def reasons(found: WhatIf, candidates: Candidates, evaluated: Evaluated, most: i
         where = ", ".join(_written(axis, value) for axis, value in zip(found.axes, setting, strict=True))
         number = plural(int(broken[k].sum()), "design")
         told.append(f"{where}: {number} of {len(found.names):,} cannot run; design {found.names[first]}: {why}")
+    if len(variants) > most:
+        told.append(f"{plural(len(variants) - most, 'more variant')} on which some design cannot run")
     return told

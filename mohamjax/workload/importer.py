@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mohamjax.errors import InputError, one_line
-from mohamjax.reader import close_names
+from mohamjax.reader import closest_name
 from mohamjax.workload import control_flow  # noqa: F401 -- the walk finds control flow by name
 from mohamjax.workload.budget import MAX_AXES, MAX_SIZE
 from mohamjax.workload.layer import Network, network_name, with_batch
@@ -176,9 +176,9 @@ def _check_shape_names(walk: Walk, path: object) -> None:
     members = set(known)
     for name in walk.shapes:
         if name not in members:
-            near = close_names(name, known)
+            near = closest_name(name, known)
             inputs = ", ".join(plan.inputs[:6])
-            remedy = f"did you mean {near[0]!r}?" if near else "name a tensor of the model"
+            remedy = "name a tensor of the model" if near is None else f"did you mean {near!r}?"
             raise InputError(
                 f"the argument `shapes` names a tensor that is not there (inputs: {inputs})",
                 file=path,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import math
 import os
@@ -17,7 +16,7 @@ from msgspec import Meta
 
 from mohamjax.errors import InputError, wrong_type
 from mohamjax.forms import Form, Positive, Text, Whole, read_form
-from mohamjax.reader import close_names, file_like, found, read_yaml
+from mohamjax.reader import closest, closest_name, file_like, found, read_yaml
 from mohamjax.workload.layer import ApplicationModel, Layer, Network, Task, network_name
 
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
@@ -301,11 +300,11 @@ def _check_shapes_are_used(shapes: abc.Mapping[str, Sequence[int]] | None, entri
     known: set[str] = set().union(*(tensor_names(entry.file) for entry in entries))
     for name in shapes:
         if name not in known:
-            near = close_names(name, sorted(known))
+            near = closest_name(name, sorted(known))
             raise InputError(
                 "the argument `shapes` names a tensor that no network has",
                 item=repr(name),
-                remedy=f"did you mean {near[0]!r}?" if near else "name a tensor of one of the models",
+                remedy="name a tensor of one of the models" if near is None else f"did you mean {near!r}?",
             )
 
 
@@ -333,12 +332,11 @@ def _named(text: str) -> tuple[str, list[_Entry]]:
         return key, [networks[key]]
     if path.suffix.lower() == ".onnx" or found(path):
         return network_name(path.stem), [_Entry(path)]
-    file = file_like(path, (".onnx", ".yaml", ".yml"))
-    near = [file] if file is not None else difflib.get_close_matches(key, (*_NAMES, *networks), 1, 0.5)
+    near = file_like(path, (".onnx", ".yaml", ".yml")) or closest(key, (*_NAMES, *networks), 0.5)
     raise InputError(
         "there is no such scenario or file",
         item=repr(text),
-        remedy=(f"did you mean {near[0]}? or " if near else "")
+        remedy=("" if near is None else f"did you mean {near}? or ")
         + f"give a scenario ({', '.join(_NAMES)}), a packaged network ({', '.join(networks)}), a YAML or an ONNX file",
     )
 
@@ -428,5 +426,5 @@ def _near_file(target: pathlib.Path) -> str:
         names: Iterable[str] = [p.name for p in target.parent.glob("*.onnx")]
     except OSError:
         return ""
-    near = difflib.get_close_matches(target.name, list(names), 1, 0.6)
-    return f"did you mean {near[0]!r}?" if near else ""
+    near = closest(target.name, names)
+    return "" if near is None else f"did you mean {near!r}?"

@@ -8,7 +8,6 @@ computed from, through operators that are no layers; they are not reduced transi
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import itertools
 from collections import abc
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mohamjax.errors import InputError
+from mohamjax.reader import closest
 from mohamjax.workload.budget import MAX_FOLDED_INTEGERS, Budget
 from mohamjax.workload.layer import Layer, WorkloadShape
 from mohamjax.workload.onnx_file import check_sizes
@@ -478,8 +478,8 @@ class Walk:
         what = f"operator {node.op!r}" + (f" of domain {node.domain!r}" if node.domain else "")
         if not self.skip_unknown:
             known = RULES[CONTRIB if node.domain else STANDARD]
-            near = difflib.get_close_matches(node.op, known, 1, 0.8) if node.domain in (STANDARD, CONTRIB) else []
-            guess = f" (did you mean {near[0]}?)" if near and near[0] != node.op else ""
+            near = closest(node.op, known, 0.8) if node.domain in (STANDARD, CONTRIB) else None
+            guess = "" if near in (None, node.op) else f" (did you mean {near}?)"
             remedy = "the argument `skip_unknown` passes its dependencies on without counting it"
             if node.domain == _BLOCKED:
                 remedy = "use the model as it was before ONNX Runtime fitted its layout to a processor"
