@@ -13,7 +13,7 @@ import numpy as np
 import plain_fluid
 import pytest
 from conftest import reference
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mohamjax.schedule import fluid
@@ -214,12 +214,19 @@ def _derivatives(logs, direction, arguments):
     forward = jax.jvp(along, (0.0,), (1.0,))[1]
     reverse = jax.jacrev(along)(0.0)
     here = along(0.0)
-    step = 1e-6
+    step = 1e-7  # so short that what is curved does not look like a kink
     return forward, reverse, (along(step) - here) / step, (here - along(-step)) / step
+
+
+_CURVED = {
+    "duration": [100, 1, 100], "bytes": [100, 0, 100], "predecessors": [[], [], []], "accelerator": [0, 0, 1],
+    "order": [0, 1, 2], "resource_bandwidth": [1], "resources_of_accelerator": [[0], [0]],
+}  # fmt: skip
 
 
 @settings(max_examples=40, deadline=None)
 @given(schedules(), st.integers(0, 2**32 - 1))
+@example(_CURVED, 2**31 + 1)  # the end of the first job has a small slope and is much curved
 def test_derivatives_are_those_of_differences(case, seed):
     """In durations, bytes and bandwidths, in both modes; but at kinks, where the differences to both sides differ."""
     with jax.enable_x64(True):
