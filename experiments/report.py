@@ -10,6 +10,7 @@ import sys
 import jax
 
 import mohamjax
+from mohamjax.runtime.code_hash import code_hash
 
 
 class Report:
@@ -44,8 +45,13 @@ def command() -> str:
 
 
 def commit() -> str:
-    """The commit of the package that runs, and whether files have changed since."""
-    folder = pathlib.Path(mohamjax.__file__).parent
+    """The commit of the package that runs, and whether files have changed since.
+
+    An installed package is in no repository: where it is the same code as that beside this script, it has its commit.
+    """
+    folder, beside = pathlib.Path(mohamjax.__file__).parent, pathlib.Path(__file__).resolve().parents[1] / "mohamjax"
+    if code_hash(folder) == code_hash(beside):
+        folder = beside
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)

@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> None:
         words = COMMANDS[name].format(out=folder, tiny=out / "tiny-ar-vr", zoo=ZOO, robust=out / "robust.yaml").split()
         began = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-m", "mohamjax.cli", *words],
+            [sys.executable, "-m", "mohamjax", *words],
             env=environment, cwd=out, capture_output=True, text=True, check=False,
         )  # fmt: skip
         (folder / "log.txt").write_text(done.stdout + done.stderr)

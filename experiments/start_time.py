@@ -38,7 +38,7 @@ def command_line(checkout: pathlib.Path, cache: pathlib.Path, out: pathlib.Path,
         environment |= {"JAX_LOG_COMPILES": "1"}
     before, tick = os.times(), time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "mohamjax.cli", "search", *what, "--json", "--out", str(out)],
+        [sys.executable, "-m", "mohamjax", "search", *what, "--json", "--out", str(out)],
         env=environment, cwd=cache, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:

@@ -142,7 +142,7 @@ def _plainly(value: Any) -> str:
 def _technology(config: abc.Mapping[str, Any]) -> str:
     """The name of a packaged technology, or the file that was named, and the hash of its figures."""
     stated = str(config.get("technology_hash", ""))
-    name = technology_called(stated) or _table(config, "inputs").get("technology")
+    name = technology_called(stated) or pathlib.PurePath(str(_table(config, "inputs").get("technology") or "")).name
     return f"{name} (figures {stated[:12]})" if name else stated
 
 

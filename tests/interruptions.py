@@ -128,7 +128,7 @@ class Command:
     def start(self, out: pathlib.Path, most_bytes: int | None = None) -> subprocess.Popen:
         """Starts it; with `most_bytes` no file that it writes can be larger, as on a full disk."""
 
-        command = [sys.executable, "-m", "mohamjax.cli", *self.words(out)]
+        command = [sys.executable, "-m", "mohamjax", *self.words(out)]
         environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache)}
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

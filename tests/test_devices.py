@@ -120,7 +120,7 @@ def test_what_eight_devices_cannot_share_is_refused(eight):
 
 def test_a_first_process_that_does_not_answer_ends_in_one_line():
     words = ("search", "ar-vr", "--coordinator", f"127.0.0.1:{free_port()}", "--processes", "2", "--process", "1")
-    process = started("-m", "mohamjax.cli", *words, "--coordinator-timeout", "1")
+    process = started("-m", "mohamjax", *words, "--coordinator-timeout", "1")
     out, said = process.communicate(timeout=300)
     assert (process.returncode, out, said.count("\n")) == (2, "", 1), said
     assert "did not answer within 1 s; start all processes" in said

@@ -348,7 +348,7 @@ def test_a_checkpoint_whose_numbers_were_changed_is_refused(done):
 
 # ---------------------------------------------------------------- closed standard output
 
-COMMAND = [sys.executable, "-m", "mohamjax.cli", "templates", "show", "--example", "--no-compile-cache"]
+COMMAND = [sys.executable, "-m", "mohamjax", "templates", "show", "--example", "--no-compile-cache"]
 
 
 def test_a_reader_that_leaves_ends_it_quietly():

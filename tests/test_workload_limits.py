@@ -509,7 +509,7 @@ def test_scenarios_of_any_size(tmp_path):
 
 def test_the_command_says_so_with_exit_code_2(tmp_path):
     path = save(tmp_path, gathered(np.nan, np.float32))
-    command = [sys.executable, "-m", "mohamjax.cli", "workload", str(path)]
+    command = [sys.executable, "-m", "mohamjax", "workload", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, done
     assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr

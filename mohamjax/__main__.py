@@ -1,4 +1,4 @@
-"""`python -m mohamjax.cli`."""
+"""`python -m mohamjax`."""
 
 from mohamjax.cli import command
 
