@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -406,6 +407,20 @@ def test_injected_loop_nests_join_the_tables(networks, results):
 
 def test_the_schema_accepts_the_designs_of_a_search(results):
     jsonschema.validate(json.loads((results / "designs.json").read_text()), schema("designs/1"))
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_results_do_not_take_the_place_of_injected_designs(networks, results, tmp_path, capsys, linked):
+    own = tmp_path / "own"
+    own.mkdir()
+    shutil.copy(results / "designs.json", own)
+    named = tmp_path / "linked.json" if linked else own / "designs.json"
+    if linked:
+        named.symlink_to(own / "designs.json")
+    assert search(networks, own, "--inject", str(named)) == 2
+    told = f"{own / 'designs.json'}: --out: is also the input {named}, which the result would replace"
+    assert told in capsys.readouterr().err
+    assert [path.name for path in own.iterdir()] == ["designs.json"]
 
 
 def test_designs_of_other_networks_are_refused(networks, results, tmp_path, capsys):

@@ -42,7 +42,7 @@ from gsharp_runs import (
     fullest,
     mean_ratio,
 )
-from wilcoxon_tests import signed_rank
+from wilcoxon_tests import a12, signed_rank
 
 from mohamjax.figures import job_view
 from mohamjax.jobs import (
@@ -193,7 +193,12 @@ def _compared(study: Study, name: str, settings: Sequence[str], claim: str) -> N
         if GSHARP in whole:
             told.append(_claims(setting, whole, GSHARP))
             told += [_claims(setting, whole, m) for m in (*PUBLISHED[1:2], *OURS) if m in whole]
-    told += _tested(medians)
+    sizes = {
+        m: float(np.mean([a12(search.values(case, m), search.values(case, GSHARP)) for case in wanted]))
+        for m, values in medians.items()
+        if np.isfinite([*values, *medians[GSHARP]]).all()
+    }
+    told += _tested(medians, sizes)
     for group, found in factors.items():
         means = {kind: float(np.mean(ratios)) for kind, ratios in found.items()}
         listed = ", ".join(f"{kind} {mean:.3g}" for kind, mean in means.items())
@@ -214,11 +219,12 @@ def _compared(study: Study, name: str, settings: Sequence[str], claim: str) -> N
     study.figure(bars_of_methods(panels, title=title), name)
 
 
-def _tested(medians: Mapping[str, Sequence[float]]) -> list[str]:
+def _tested(medians: Mapping[str, Sequence[float]], sizes: Mapping[str, float]) -> list[str]:
     """Whether G# and others differ over the cases: signed-rank tests of the medians' logarithms, after Holm.
 
     Args:
         medians: by method, of the same cases; fewer than six cases cannot show anything.
+        sizes: by method, how often a seed of it is longer than one of G# on the same case, averaged over the cases.
     """
     logs = {m: np.log(values) for m, values in medians.items() if np.isfinite(values).all()}
     if GSHARP not in logs or len(logs[GSHARP]) < 6:
@@ -226,18 +232,23 @@ def _tested(medians: Mapping[str, Sequence[float]]) -> list[str]:
     whole = {m: own - logs[GSHARP] for m, own in logs.items() if m != GSHARP}
     number = len(logs[GSHARP])
     p = dict(zip(whole, signed_rank(list(whole.values())), strict=True))
+    meaning = f"In brackets A12: how often a seed is longer than one of `{GSHARP}` on the same case, a tie being half."
+
+    def listed(methods: Sequence[str]) -> str:
+        return ", ".join(f"{m} ({sizes[m]:.2f})" for m in methods)
+
     out = []
     for told, sign in (("longer", 1), ("shorter", -1)):
         named = [m for m in whole if p[m] <= 0.05 and np.sign(np.median(whole[m])) == sign]
         if named:
             out.append(
-                f"Over all {number} cases {', '.join(named)} have {told} makespans than `{GSHARP}` "
+                f"Over all {number} cases {listed(named)} have {told} makespans than `{GSHARP}` "
                 "(Wilcoxon's signed-rank test of the cases' medians, p at most "
-                f"{max(p[m] for m in named):.2g} after Holm)."
+                f"{max(p[m] for m in named):.2g} after Holm). {meaning}"
             )
     rest = [m for m in whole if p[m] > 0.05]
     if rest:
-        out.append(f"Over all {number} cases that test finds no difference to {', '.join(rest)} (p above 0.05).")
+        out.append(f"Over all {number} cases that test finds no difference to {listed(rest)} (p above 0.05).")
     return out
 
 

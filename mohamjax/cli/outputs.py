@@ -107,7 +107,9 @@ def default_folder(*words: str, seed: int) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def results_folder(path: str | pathlib.Path, *, resume: bool = False) -> Iterator[pathlib.Path]:
+def results_folder(
+    path: str | pathlib.Path, *, resume: bool = False, designs: str | None = None
+) -> Iterator[pathlib.Path]:
     """A folder that can be written, which no other search writes to meanwhile; what is replaced in it is told.
 
     Args:
@@ -115,11 +117,12 @@ def results_folder(path: str | pathlib.Path, *, resume: bool = False) -> Iterato
             removed, but none above it.
         resume: a search is to go on in it, so it must exist. It need not hold a checkpoint: the search may have been
             stopped before its first one, and then begins anew.
+        designs: file that the search takes designs from; it must not be the one that the folder will hold.
 
     Raises:
         InputError: it cannot be written, or there is nothing to go on with.
     """
-    from mohamjax.io import locked_folder, prepare_folder
+    from mohamjax.io import keep_inputs, locked_folder, prepare_folder
     from mohamjax.reader import found
 
     if resume and not found(path, folder=True):
@@ -129,6 +132,8 @@ def results_folder(path: str | pathlib.Path, *, resume: bool = False) -> Iterato
             item="--resume",
             remedy="name the folder of its results with --out, or leave out --resume to begin a search",
         )
+    if designs is not None:
+        keep_inputs(pathlib.Path(path) / "designs.json", [designs], "--out")
     old = found(path, folder=True)
     folder = prepare_folder(path, "--out")
     try:

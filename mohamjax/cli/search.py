@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import pathlib
 import time
@@ -377,7 +378,8 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     out = pathlib.Path(arguments.out or usual)
     alone = is_first(devices)
     with contextlib.ExitStack() as held:
-        own = held.enter_context(spread.held(devices, lambda: results_folder(out, resume=arguments.resume)))
+        folder_of = functools.partial(results_folder, out, resume=arguments.resume, designs=arguments.inject)
+        own = held.enter_context(spread.held(devices, folder_of))
         figures = held.enter_context(FigureProcess()) if alone and not arguments.no_figures else None
         terminal.line(
             f"{application.name}: {plural(len(application.networks), 'network')}, "
