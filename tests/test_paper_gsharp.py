@@ -82,12 +82,12 @@ def test_groups_of_methods_part_table_5():
 
 
 def test_every_pair_is_run_once():
-    methods = ("FCFS-OLB", "PPO", "CMA-ES", "A2C", "DE", "gsharp")
+    methods = ("FCFS-OLB", "PPO", "CMA-ES-printed", "A2C", "DE", "gsharp")
     cases = [gsharp_runs.Case(b, s, 1) for s in ("S1", "S2") for b in ("mix0", "lang0")]
     pairs = gsharp._in_order(methods, cases)
     assert sorted(map(str, pairs)) == sorted(str((m, c)) for m in methods for c in cases)
     names = [m for m, _ in pairs]
-    assert list(dict.fromkeys(names)) == ["FCFS-OLB", "gsharp", "DE", "PPO", "A2C", "CMA-ES"]
+    assert list(dict.fromkeys(names)) == ["FCFS-OLB", "gsharp", "DE", "PPO", "A2C", "CMA-ES-printed"]
     assert [c.setting for m, c in pairs if m in ("PPO", "A2C")] == ["S2"] * 4 + ["S1"] * 4
 
 

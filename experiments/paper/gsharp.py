@@ -232,23 +232,24 @@ def _tested(medians: Mapping[str, Sequence[float]], sizes: Mapping[str, float]) 
     whole = {m: own - logs[GSHARP] for m, own in logs.items() if m != GSHARP}
     number = len(logs[GSHARP])
     p = dict(zip(whole, signed_rank(list(whole.values())), strict=True))
-    meaning = f"In brackets A12: how often a seed is longer than one of `{GSHARP}` on the same case, a tie being half."
 
     def listed(methods: Sequence[str]) -> str:
         return ", ".join(f"{m} ({sizes[m]:.2f})" for m in methods)
 
-    out = []
+    out = [
+        f"Differences to `{GSHARP}`: p is that of Wilcoxon's signed-rank test of the cases' medians, after Holm; in "
+        "brackets stands A12, how often a seed is longer than one of it on the same case, a tie being half."
+    ]
     for told, sign in (("longer", 1), ("shorter", -1)):
         named = [m for m in whole if p[m] <= 0.05 and np.sign(np.median(whole[m])) == sign]
         if named:
             out.append(
-                f"Over all {number} cases {listed(named)} have {told} makespans than `{GSHARP}` "
-                "(Wilcoxon's signed-rank test of the cases' medians, p at most "
-                f"{max(p[m] for m in named):.2g} after Holm). {meaning}"
+                f"Over all {number} cases the makespans of {listed(named)} are {told} than those of `{GSHARP}` "
+                f"(p at most {max(p[m] for m in named):.2g})."
             )
     rest = [m for m in whole if p[m] > 0.05]
     if rest:
-        out.append(f"Over all {number} cases that test finds no difference to {listed(rest)} (p above 0.05).")
+        out.append(f"Over all {number} cases there is no difference to {listed(rest)} (p above 0.05).")
     return out
 
 

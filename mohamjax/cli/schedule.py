@@ -112,7 +112,7 @@ def add_parser(verbs: options.Verbs) -> None:
         "and of the standard algorithm: gsharp-printed, gsharp-released, standard-ga-printed. Heuristics: HEFT, "
         "LPT-EFT, LPT-stall, and ORDER-CORE with ORDER FCFS, SJF or random and CORE OLB, MET, RR or random. By "
         "nevergrad: DE, (1+1)-ES, CMA-ES, PSO, TBPSA, CLHS, Halton, Hammersley, portfolio, and with what G#'s Table 5 "
-        "prints PSO-printed, TBPSA-printed, portfolio-printed",
+        "prints PSO-printed, TBPSA-printed, CMA-ES-printed, portfolio-printed",
     )
     parser.add_argument(
         "--objective",

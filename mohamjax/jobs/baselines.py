@@ -30,13 +30,17 @@ _NEVERGRAD = {
 }
 
 _PRINTED: dict[str, Callable[[Any], Any]] = {
+    "CMA-ES-printed": lambda known: known.ParametrizedCMA(scale=8),
     "PSO-printed": lambda known: known.ConfPSO(omega=1.6, phip=0.8, phig=0.8),
     "TBPSA-printed": lambda known: known.ParametrizedTBPSA(naive=False, initial_popsize=50),
-    "portfolio-printed": lambda known: known.ConfPortfolio(optimizers=("CMA", "DE")),
+    "portfolio-printed": lambda known: known.ConfPortfolio(optimizers=(known.ParametrizedCMA(scale=8), "DE")),
 }
 """Where what Table 5 prints is not what the library does: PSO with weights of .8 and a momentum of 1.6, TBPSA with 50
 points at first, and a portfolio of CMA-ES and DE alone, which have turns of equal number whatever they find (passive).
-DE's weights of .8 and CMA-ES's elite group of 50 % are the library's own, and for the others nothing is printed."""
+DE's weights of .8 and CMA-ES's elite group of 50 % are the library's own, and for the others nothing is printed.
+
+Nor is the spread of CMA-ES's first points. The library's own is .04 of the range around its middle, so that of four
+cores two get no job, and 10,000 points in 200 dimensions do not widen it. Here it is a fifth of the range."""
 
 LIBRARY_METHODS = (*_NEVERGRAD, *_PRINTED)
 """Methods of Table 5 that run through nevergrad, with its own settings or those that are printed."""
