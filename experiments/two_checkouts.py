@@ -1,10 +1,11 @@
-"""Is the search of this checkout as fast as that of another one? Whole commands, in turns.
+"""Are mapper and generations of this checkout as fast as those of another one? In turns, quietly, please.
 
-Every figure is of a process of its own: `mohamjax search SCENARIO --budget small --no-mapping-cache --no-figures
---json`. Each checkout keeps its compiled programs in a folder of its own; a first run fills it and does not count.
-`mapper` is clock time over pairs of a unique layer and a template that runs it, of which checkouts may have more or
-fewer; `generations` is clock time over designs that whole generations evaluate; both contain what is left of compiling.
-Ratios are those of the turns, this checkout over the other, and their median stands before all of them.
+Every figure is of a process of its own. `mapper` maps all pairs of a unique layer and a template that runs it, with the
+default sizes, a second time in its process, so that nothing is compiled; checkouts may have more or fewer pairs, and
+try more or fewer mappings on them, so that seconds of clock stand over pairs and over mappings. `generations` is
+`mohamjax search SCENARIO --budget small --remap 0 --no-figures`: clock over designs that whole generations evaluate. A
+first search fills the caches, of which each checkout has its own, and does not count. Ratios are those of the turns,
+this checkout over the other; their median stands before all of them.
 
     python experiments/two_checkouts.py --against ../before --repeats 3 --out experiments/results/two_checkouts.md
 """
@@ -21,64 +22,78 @@ import tempfile
 from report import Report, header
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
-RUN = "import sys; from mohamjax.cli import main; sys.exit(main(sys.argv[1:]))"
-PAIRS = """
-import sys
+SEARCH = "import sys; from mohamjax.cli import main; sys.exit(main(sys.argv[1:]))"
+# The names of checkouts since the mapper is a class (commit 68cf341), or those before.
+MAP = """
+import json, sys, time
+import jax
 import mohamjax as mj
-from mohamjax.hardware.template import fits
-problem = mj.DesignProblem(mj.load_scenario(sys.argv[1]))
-layers, templates = problem.application.unique_layers, problem.templates
-print(sum(fits(template, layer.type, layer.shape) is None for layer in layers for template in templates))
+application, told = mj.load_scenario(sys.argv[1]), []
+layers = application.unique_layers
+try:
+    from mohamjax.mapper.config import MapperConfig
+    from mohamjax.mapper.layer_mapper import LayerMapper
+    problem = mj.DesignProblem(application)
+    mapper = LayerMapper(layers, problem.resolved.templates, problem.technology, MapperConfig(), progress=told.append)
+    run = mapper.search
+except ImportError:
+    from mohamjax.hardware import load_technology, load_templates
+    from mohamjax.search.mapper import MapperConfig, map_layers
+    hardware = load_templates(["eyeriss", "simba", "shidiannao"]), load_technology()
+    run = lambda key: map_layers(key, layers, *hardware, MapperConfig(), progress=told.append)
+run(jax.random.key(0))
+began = time.perf_counter()
+found = run(jax.random.key(1))
+seconds = time.perf_counter() - began
+print(json.dumps({"seconds": seconds, "pairs": int((found.count > 0).sum()), "mappings": told[-1].evaluations}))
 """
 
 
-def run(checkout: pathlib.Path, cache: pathlib.Path, program: str, *words: str) -> str:
-    """Standard output of a program with the package of a checkout."""
+def run(checkout: pathlib.Path, cache: pathlib.Path, program: str, *words: str) -> dict[str, float]:
+    """What a program with the package of a checkout prints, JSON."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "XDG_CACHE_HOME": str(cache)}
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment, cwd=cache, check=False
-    )
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cache, check=False)
     if done.returncode:
         raise SystemExit(f"{checkout}: {done.stderr}")
-    return done.stdout
+    return json.loads(done.stdout)
 
 
-def searched(checkout: pathlib.Path, cache: pathlib.Path, scenario: str, budget: str) -> dict[str, float]:
-    """Seconds of the steps of one search."""
-    words = ["search", scenario, "--budget", budget, "--no-mapping-cache", "--no-figures", "--json", "--out", "out"]
-    return json.loads(run(checkout, cache, RUN, *words))["seconds"]
+def searched(checkout: pathlib.Path, cache: pathlib.Path, scenario: str) -> float:
+    """Microseconds of clock per design of a search."""
+    words = ["search", scenario, "--budget", "small", "--remap", "0", "--no-figures", "--json", "--out", "out"]
+    return 1e6 / run(checkout, cache, SEARCH, *words)["seconds"]["designs_per_s"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=pathlib.Path, required=True, help="the other checkout")
     parser.add_argument("--scenarios", default="ar-vr,mobile")
-    parser.add_argument("--budget", default="small")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
     report = Report()
-    report.say(f"{header()}.", "", *(__doc__ or "").strip().splitlines()[2:7], "")
+    report.say(f"{header()}.", "", (__doc__ or "").split("\n\n")[1].strip(), "")
     report.head("scenario", "what", "this checkout", "the other", "ratio, median", "ratios")
     with tempfile.TemporaryDirectory() as folder:
-        sides = {}
-        for name, checkout in (("this", HERE), ("other", arguments.against.resolve())):
-            sides[name] = checkout, pathlib.Path(folder, name)
-            sides[name][1].mkdir()
+        sides = [(HERE, pathlib.Path(folder, "this")), (arguments.against.resolve(), pathlib.Path(folder, "other"))]
+        for _, cache in sides:
+            cache.mkdir()
         for scenario in arguments.scenarios.split(","):
-            found: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
-            pairs = {name: int(run(*side, PAIRS, scenario)) for name, side in sides.items()}
-            for turn in range(arguments.repeats + 1):
-                for name, side in sides.items():
-                    seconds = searched(*side, scenario, arguments.budget)
-                    if turn:
-                        found[name].append(seconds)
-            for what, each in {
-                "mapper [ms per pair]": {n: [1e3 * row["mapping_s"] / pairs[n] for row in found[n]] for n in sides},
-                "generations [us per design]": {n: [1e6 / row["designs_per_s"] for row in found[n]] for n in sides},
-            }.items():
-                ratios = [ours / theirs for ours, theirs in zip(each["this"], each["other"], strict=True)]
-                middle = [f"{statistics.median(each[name]):.1f}" for name in sides]
+            found: dict[str, list[list[float]]] = {}
+            for side in sides:
+                searched(*side, scenario)
+            for _ in range(arguments.repeats):
+                mapped = [run(*side, MAP, scenario) for side in sides]
+                for what, of, unit in (("pair", "pairs", 1e3), ("mapping", "mappings", 1e6)):
+                    name = f"mapper [{'ms' if unit == 1e3 else 'us'} per {what}]"
+                    found.setdefault(name, []).append([unit * row["seconds"] / row[of] for row in mapped])
+                found.setdefault("generations [us per design]", []).append(
+                    [searched(*side, scenario) for side in sides]
+                )
+            for what, turns in found.items():
+                ratios = [ours / theirs for ours, theirs in turns]
+                middle = [f"{statistics.median(side):.1f}" for side in zip(*turns, strict=True)]
                 listed = ", ".join(f"{ratio:.2f}" for ratio in ratios)
                 report.row(scenario, what, *middle, f"{statistics.median(ratios):.2f}", listed)
     report.write(arguments.out)

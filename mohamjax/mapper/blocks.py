@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax.dims import WINDOWS
 from mohamjax.emo.loop import Sizes
@@ -132,6 +133,9 @@ class BlockSearch:
     def __post_init__(self) -> None:
         """Nobody has stopped it yet."""
         self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._programs: dict[str, Program] | None = None
+        self._empty: Archive | None = None
 
     @property
     def count(self) -> int:
@@ -166,6 +170,20 @@ class BlockSearch:
         return table
 
     def programs(self, block: Block) -> dict[str, Program]:
+        """The programs of any block by name: all have the shapes of this one. The first that asks compiles them."""
+        with self._lock:
+            if self._programs is None:
+                self._programs = self._compile(block)
+            return self._programs
+
+    def empty(self, given: MappingGenes, dtype: npt.DTypeLike) -> Archive:
+        """Empty archives of any block, NumPy arrays, for given mappings of these shapes."""
+        with self._lock:
+            if self._empty is None:
+                self._empty = jax.device_get(programs.empty_archives(given, self.config.archive, dtype))
+            return self._empty
+
+    def _compile(self, block: Block) -> dict[str, Program]:
         """The programs of a block by name, compiled side by side."""
         began = time.perf_counter()
         wanted = self._wanted(block)
@@ -287,7 +305,7 @@ class _Work:
         count, capacity = self.search.count, self.search.config.archive
         archive, tried = self._split(
             (
-                programs.empty_archives(block.given, capacity, block.context.template.machine.capacity.dtype),
+                self.search.empty(block.given, block.context.template.machine.capacity.dtype),
                 np.zeros((len(block.keys), capacity), bool),
             )
         )
