@@ -172,16 +172,18 @@ class BlockSearch:
     def programs(self, block: Block) -> dict[str, Program]:
         """The programs of any block by name: all have the shapes of this one. The first that asks compiles them."""
         with self._lock:
-            if self._programs is None:
-                self._programs = self._compile(block)
-            return self._programs
+            found = self._programs
+            if found is None:
+                found = self._programs = self._compile(block)
+            return found
 
     def empty(self, given: MappingGenes, dtype: npt.DTypeLike) -> Archive:
         """Empty archives of any block, NumPy arrays, for given mappings of these shapes."""
         with self._lock:
-            if self._empty is None:
-                self._empty = jax.device_get(programs.empty_archives(given, self.config.archive, dtype))
-            return self._empty
+            found = self._empty
+            if found is None:
+                found = self._empty = jax.device_get(programs.empty_archives(given, self.config.archive, dtype))
+            return found
 
     def _compile(self, block: Block) -> dict[str, Program]:
         """The programs of a block by name, compiled side by side."""
