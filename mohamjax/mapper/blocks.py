@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import numpy.typing as npt
 
 from mohamjax.dims import WINDOWS
 from mohamjax.emo.loop import Sizes
@@ -177,7 +176,7 @@ class BlockSearch:
                 found = self._programs = self._compile(block)
             return found
 
-    def empty(self, given: MappingGenes, dtype: npt.DTypeLike) -> Archive:
+    def empty(self, given: MappingGenes, dtype: jax.typing.DTypeLike) -> Archive:
         """Empty archives of any block, NumPy arrays, for given mappings of these shapes."""
         with self._lock:
             found = self._empty
