@@ -65,6 +65,13 @@ def searched(checkout: pathlib.Path, cache: pathlib.Path, scenario: str) -> floa
     return 1e6 / run(checkout, cache, SEARCH, *words)["seconds"]["designs_per_s"]
 
 
+def commit_of(checkout: pathlib.Path) -> str:
+    """Its commit, or unknown."""
+    git = ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=pathlib.Path, required=True, help="the other checkout")
@@ -73,7 +80,9 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
     report = Report()
-    report.say(f"{header()}.", "", (__doc__ or "").split("\n\n")[1].strip(), "")
+    other = commit_of(arguments.against)
+    report.say("# Two checkouts", "", f"{header()}. The other checkout is of commit {other}.", "")
+    report.say((__doc__ or "").split("\n\n")[1].strip(), "")
     report.head("scenario", "what", "this checkout", "the other", "ratio, median", "ratios")
     with tempfile.TemporaryDirectory() as folder:
         sides = [(HERE, pathlib.Path(folder, "this")), (arguments.against.resolve(), pathlib.Path(folder, "other"))]
@@ -83,8 +92,9 @@ def main() -> None:
             found: dict[str, list[list[float]]] = {}
             for side in sides:
                 searched(*side, scenario)
-            for _ in range(arguments.repeats):
-                mapped = [run(*side, MAP, scenario) for side in sides]
+            for turn in range(arguments.repeats):
+                first = slice(None, None, 1 - 2 * (turn % 2))  # who begins changes from turn to turn
+                mapped = [run(*side, MAP, scenario) for side in sides[first]][first]
                 for what, of, unit in (("pair", "pairs", 1e3), ("mapping", "mappings", 1e6)):
                     name = f"mapper [{'ms' if unit == 1e3 else 'us'} per {what}]"
                     found.setdefault(name, []).append([unit * row["seconds"] / row[of] for row in mapped])

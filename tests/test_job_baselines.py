@@ -128,17 +128,13 @@ def test_optimisers_of_the_library(method):
 
 
 def test_the_first_points_of_cma_es_put_jobs_on_all_cores():
-    """The library's own spread leaves those at the ends of the range idle, and the search never leaves the middle."""
+    """The library's own spread leaves those at the ends of the range idle (nevergrad 1.0.12)."""
     pytest.importorskip("nevergrad", reason="nevergrad (extra `baselines`) is not installed")
     duration = np.repeat(np.arange(1.0, 41.0)[:, None], 4, axis=1)
     table = dataclasses.replace(uneven(40), duration=duration, bytes=np.ones_like(duration), energy=None)
     even = duration[:, 0].sum() / 4
-    ends = {
-        method: run_method(method, table, JobSearchConfig(population=20, generations=9), JobGoals()).best
-        for method in ("CMA-ES", "CMA-ES-printed")
-    }
-    assert ends["CMA-ES"].objectives["makespan"] > 1.7 * even
-    assert ends["CMA-ES-printed"].objectives["makespan"] < 1.5 * even
+    found = run_method("CMA-ES-printed", table, JobSearchConfig(population=20, generations=9), JobGoals()).best
+    assert found.objectives["makespan"] < 1.5 * even, "with two cores of four it is twice as long"
 
 
 @pytest.mark.parametrize("method", LIBRARY_METHODS)

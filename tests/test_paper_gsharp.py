@@ -96,3 +96,12 @@ def test_every_search_has_as_many_evaluations(tmp_path):
     search = gsharp_runs.Searches(study)
     assert {search.config(m).evaluations for m in ("gsharp", "gsharp-printed", "DE", "A2C")} == {10_000}
     assert gsharp_runs.converged([(10, 5.0), (20, 1.005), (30, 1.0)]) == 20
+
+
+def test_effect_sizes_say_how_often_a_seed_is_longer():
+    base = 1.0 + np.arange(16)
+    medians = {"gsharp-printed": base, "slow": 3 * base, "quick": base / 2}
+    about, longer, shorter = gsharp._tested(medians, {"slow": 1.0, "quick": 0.0, "gsharp-printed": 0.5})
+    assert "how often a seed is longer" in about
+    assert "slow (1.00) are longer" in longer and "quick (0.00) are shorter" in shorter
+    assert gsharp.a12([3, 4], [1, 2]) == 1.0 and gsharp.a12([1, 2], [1, 2]) == 0.5

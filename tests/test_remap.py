@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mohamjax.emo.loop import light_generations
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
 from mohamjax.io import CheckpointFile, mapping_cache
+from mohamjax.mapper.blocks import BlockSearch
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate
 from mohamjax.problem import DesignProblem
@@ -238,6 +239,31 @@ def test_a_chiplet_that_stands_for_another_template_has_no_start_there(applicati
     assert (lost, 0) not in known and 0 < len(known) < sample.runs.sum()
     tables, joined = again(application, poorer, sample, ROOM, generations=0, descent=2)
     assert joined > 0 and tables.count[lost, sample.template[0]] == 0
+
+
+def test_blocks_share_programs_and_no_archive(application, mapped, monkeypatch):
+    """Problems in blocks of their own, two at a time, end as they do in one block, and programs are asked for once."""
+    asked = []
+    compiled = BlockSearch._compile
+
+    def counted(self, block):
+        asked.append(block)
+        return compiled(self, block)
+
+    monkeypatch.setattr(BlockSearch, "_compile", counted)
+    given = {
+        (u, 0): [jax.tree.map(lambda leaf, m=m, u=u: leaf[u, 0, m], mapped.mapping) for m in range(2)] for u in range(2)
+    }
+    found = []
+    for block, threads in ((2, 1), (1, 2)):
+        config = dataclasses.replace(MAPPER, descent=2, block=block, threads=threads)
+        mapper = LayerMapper(
+            application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config, levels=mapped.capacity.shape[-1]
+        )
+        found.append(mapper.descend(jax.random.key(0), given))
+    assert len(asked) == 2, "once per call, not per block"
+    assert (found[0].count > 0).all()
+    jax.tree.map(np.testing.assert_array_equal, found[0], found[1])
 
 
 def test_mappings_that_the_mapper_would_not_make_are_no_start(application, mapped):

@@ -249,7 +249,7 @@ def _tested(medians: Mapping[str, Sequence[float]], sizes: Mapping[str, float]) 
             )
     rest = [m for m in whole if p[m] > 0.05]
     if rest:
-        out.append(f"Over all {number} cases there is no difference to {listed(rest)} (p above 0.05).")
+        out.append(f"Over all {number} cases the test finds no difference to {listed(rest)} (p above 0.05).")
     return out
 
 

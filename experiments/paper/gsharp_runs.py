@@ -37,7 +37,8 @@ LIBRARY = (
     "DE", "PSO-printed", "TBPSA-printed", "(1+1)-ES", "Halton", "Hammersley", "CLHS", "portfolio-printed",
     "CMA-ES-printed",
 )  # fmt: skip
-"""Table 5's optimisers as it prints them; DE has its settings by the library's defaults."""
+"""Table 5's optimisers as it prints them; DE has its settings by the library's defaults.
+CMA-ES's first spread is ours."""
 LEARNED = ("A2C", "PPO")
 PUBLISHED = ("gsharp-printed", "gsharp-released", "standard-ga-printed")
 OURS = ("gsharp",)

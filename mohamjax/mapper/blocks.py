@@ -81,9 +81,9 @@ class Tally:
                 )  # fmt: skip
 
     def compiled(self, seconds: float) -> None:
-        """Counts what compiling took. Threads wait for each other's programs: the longest wait is what it took."""
+        """Counts what compiling took. The first thread of a search compiles, the others wait for it."""
         with self._lock:
-            self._compile_s = max(self._compile_s, seconds)
+            self._compile_s = seconds
 
 
 class Block(NamedTuple):
@@ -177,7 +177,7 @@ class BlockSearch:
             return found
 
     def empty(self, given: MappingGenes, dtype: jax.typing.DTypeLike) -> Archive:
-        """Empty archives of any block, NumPy arrays, for given mappings of these shapes."""
+        """Empty archives of any block, NumPy arrays: all blocks have the shapes of the first that asks."""
         with self._lock:
             found = self._empty
             if found is None:
