@@ -44,14 +44,15 @@ def command() -> str:
     return shlex.join(["python", str(named), *sys.argv[1:]])
 
 
-def commit() -> str:
-    """The commit of the package that runs, and whether files have changed since.
-
-    An installed package is in no repository: where it is the same code as that beside this script, it has its commit.
-    """
+def _running() -> pathlib.Path:
+    """The package that runs; an installed one is in no repository, so the one beside this script where both agree."""
     folder, beside = pathlib.Path(mohamjax.__file__).parent, pathlib.Path(__file__).resolve().parents[1] / "mohamjax"
-    if code_hash(folder) == code_hash(beside):
-        folder = beside
+    return beside if code_hash(folder) == code_hash(beside) else folder
+
+
+def commit(package: pathlib.Path | None = None) -> str:
+    """The commit of a package, default the one that runs, and whether files have changed since."""
+    folder = package or _running()
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)

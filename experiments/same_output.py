@@ -25,6 +25,7 @@ import time
 from typing import Any
 
 import yaml
+from checkouts import COMMAND
 
 ZOO = pathlib.Path(__file__).resolve().parents[2] / "shared" / "workloads"
 
@@ -116,7 +117,7 @@ def run(options: argparse.Namespace) -> None:
         words = COMMANDS[name].format(out=folder, tiny=out / "tiny-ar-vr", zoo=ZOO, robust=out / "robust.yaml").split()
         began = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-m", "mohamjax", *words],
+            [sys.executable, "-c", COMMAND, *words],
             env=environment, cwd=out, capture_output=True, text=True, check=False,
         )  # fmt: skip
         (folder / "log.txt").write_text(done.stdout + done.stderr)

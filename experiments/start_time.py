@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 
+from checkouts import COMMAND
 from report import Report, header
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -38,7 +39,7 @@ def command_line(checkout: pathlib.Path, cache: pathlib.Path, out: pathlib.Path,
         environment |= {"JAX_LOG_COMPILES": "1"}
     before, tick = os.times(), time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "mohamjax", "search", *what, "--json", "--out", str(out)],
+        [sys.executable, "-c", COMMAND, "search", *what, "--json", "--out", str(out)],
         env=environment, cwd=cache, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:

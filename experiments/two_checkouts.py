@@ -19,10 +19,10 @@ import subprocess
 import sys
 import tempfile
 
-from report import Report, header
+from checkouts import COMMAND
+from report import Report, commit, header
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
-SEARCH = "import sys; from mohamjax.cli import main; sys.exit(main(sys.argv[1:]))"
 # The names of checkouts since the mapper is a class (commit 68cf341), or those before.
 MAP = """
 import json, sys, time
@@ -62,14 +62,7 @@ def run(checkout: pathlib.Path, cache: pathlib.Path, program: str, *words: str) 
 def searched(checkout: pathlib.Path, cache: pathlib.Path, scenario: str) -> float:
     """Microseconds of clock per design of a search."""
     words = ["search", scenario, "--budget", "small", "--remap", "0", "--no-figures", "--json", "--out", "out"]
-    return 1e6 / run(checkout, cache, SEARCH, *words)["seconds"]["designs_per_s"]
-
-
-def commit_of(checkout: pathlib.Path) -> str:
-    """Its commit, or unknown."""
-    git = ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"]
-    done = subprocess.run(git, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    return 1e6 / run(checkout, cache, COMMAND, *words)["seconds"]["designs_per_s"]
 
 
 def main() -> None:
@@ -80,7 +73,7 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
     report = Report()
-    other = commit_of(arguments.against)
+    other = commit(arguments.against / "mohamjax")
     report.say("# Two checkouts", "", f"{header()}. The other checkout is of commit {other}.", "")
     report.say((__doc__ or "").split("\n\n")[1].strip(), "")
     report.head("scenario", "what", "this checkout", "the other", "ratio, median", "ratios")

@@ -26,8 +26,9 @@ from mohamjax.text import several
 T = TypeVar("T")
 
 MOST_DIGITS = 250
-_LONG = 200  # signs of a word that is compared with others
 """Digits of an integer: within the range of floats in any base."""
+
+_LONG = 200  # signs of a word that is compared with others
 
 NO_UNICODE = "a text holds half a character (a lone surrogate)"
 

@@ -96,6 +96,13 @@ class Block(NamedTuple):
     real: int  # problems that are no padding; they come first
 
 
+class Shared(NamedTuple):
+    """What the blocks of one call share."""
+
+    programs: dict[str, Program]  # by name
+    empty: Archive | None  # archives of a block, NumPy arrays, where a descent starts from given mappings
+
+
 class _Wanted(NamedTuple):
     """A program to be compiled, with arguments or their shapes."""
 
@@ -133,8 +140,7 @@ class BlockSearch:
         """Nobody has stopped it yet."""
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._programs: dict[str, Program] | None = None
-        self._empty: Archive | None = None
+        self._shared: Shared | None = None
 
     @property
     def count(self) -> int:
@@ -168,26 +174,22 @@ class BlockSearch:
         self.tally.report(done=block.real)
         return table
 
-    def programs(self, block: Block) -> dict[str, Program]:
-        """The programs of any block by name: all have the shapes of this one. The first that asks compiles them."""
+    def shared(self, block: Block) -> Shared:
+        """What all blocks share, since all have the shapes of the first that asks: it is made then."""
         with self._lock:
-            found = self._programs
-            if found is None:
-                found = self._programs = self._compile(block)
-            return found
+            if self._shared is None:
+                empty = None
+                if self.batches:
+                    assert block.given is not None
+                    dtype = block.context.template.machine.capacity.dtype
+                    empty = jax.device_get(programs.empty_archives(block.given, self.config.archive, dtype))
+                self._shared = Shared(self._compile(block, empty), empty)
+            return self._shared
 
-    def empty(self, given: MappingGenes, dtype: jax.typing.DTypeLike) -> Archive:
-        """Empty archives of any block, NumPy arrays: all blocks have the shapes of the first that asks."""
-        with self._lock:
-            found = self._empty
-            if found is None:
-                found = self._empty = jax.device_get(programs.empty_archives(given, self.config.archive, dtype))
-            return found
-
-    def _compile(self, block: Block) -> dict[str, Program]:
+    def _compile(self, block: Block, empty: Archive | None) -> dict[str, Program]:
         """The programs of a block by name, compiled side by side."""
         began = time.perf_counter()
-        wanted = self._wanted(block)
+        wanted = self._wanted(block, empty)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             tables = pool.submit(self._compile_tables, block.context)
             made = {name: pool.submit(self._compiled, program) for name, program in wanted.items()}
@@ -196,7 +198,7 @@ class BlockSearch:
         self.tally.compiled(time.perf_counter() - began)
         return found
 
-    def _wanted(self, block: Block) -> dict[str, _Wanted]:
+    def _wanted(self, block: Block, empty: Archive | None) -> dict[str, _Wanted]:
         """The programs that a block needs, the slowest to compile first."""
         config, count = self.config, self.count
         keys, (space, template, technology) = block.keys, _parts(block.context)
@@ -204,9 +206,8 @@ class BlockSearch:
         values = jax.ShapeDtypeStruct((len(keys), count, 3), dtype)
         tried, exists = (jax.ShapeDtypeStruct((len(keys), n), bool) for n in (config.archive, count))
         own: dict[str, _Wanted] = {}
-        if self.batches:
-            empty = functools.partial(programs.empty_archives, capacity=config.archive, dtype=dtype)
-            archive = jax.eval_shape(empty, block.given)
+        if empty is not None:
+            archive = empty
             genes = jax.eval_shape(lambda given: jax.tree.map(lambda leaf: leaf[:, :count], given), block.given)
         else:
             sizes = Sizes(config.population, config.immigrants, config.archive)
@@ -285,7 +286,7 @@ class _Work:
     def __init__(self, search: BlockSearch, block: Block) -> None:
         """Compiles the programs and places the arrays."""
         self.search, self.real = search, block.real
-        self.call = search.programs(block)
+        self.call, self.empty = search.shared(block)
         self.space, self.template, self.technology = _parts(block.context)
         self.rates = search.rates
         if search.devices is not None:
@@ -306,7 +307,7 @@ class _Work:
         count, capacity = self.search.count, self.search.config.archive
         archive, tried = self._split(
             (
-                self.search.empty(block.given, block.context.template.machine.capacity.dtype),
+                self.empty,
                 np.zeros((len(block.keys), capacity), bool),
             )
         )

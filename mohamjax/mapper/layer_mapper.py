@@ -122,7 +122,7 @@ class LayerMapper:
         """Compiles the programs of `search`, and maps nothing. At least one template must run some layer."""
         pairs = self._pairs(jax.random.key(0), {}, descends=False)
         room = self._room([self._space(pair) for pair in pairs])
-        BlockSearch(self.config, self.rates, room, Tally(len(pairs), 0, 0)).programs(self.block(jax.random.key(0)))
+        BlockSearch(self.config, self.rates, room, Tally(len(pairs), 0, 0)).shared(self.block(jax.random.key(0)))
 
     def block(self, key: jax.Array) -> Block:
         """Problems of `search` as one block of its size, repeated where they are fewer.

@@ -1,0 +1,3 @@
+"""The command line of whatever checkout `PYTHONPATH` names, of old ones too: run it by `python -c`."""
+
+COMMAND = "from mohamjax.cli import command; command()"
