@@ -21,6 +21,7 @@ from moham_figures import bars, curves, projections
 from moham_measures import dominated_share, median
 from moham_runs import BANDWIDTHS, TEMPLATES, application_of, problem_of, tables_of, tier_of
 from moham_shared import OURS, all_seeds, generations_of, scenarios_of, volume_of
+from wilcoxon_tests import a12, rank_sum
 
 from mohamjax.hardware import load_templates
 from mohamjax.plot.design import area_shares, gantt
@@ -58,27 +59,38 @@ def _compared(
     """
     columns = {"share that the whole method dominates": dominated_share, **(against or {})}
     generations, rows, drawn = generations_of(study), [], {}
+    tested: list[tuple[int, list[float], list[float]]] = []
     for scenario in scenarios:
         found = {label: all_seeds(study, scenario, method, generations) for label, method in methods.items()}
         found = {label: own for label, own in found.items() if own}
         if len(found) == len(methods):
             drawn[scenario] = {label: own[0].result for label, own in found.items()}
         whole = found.get(list(methods)[-1], [])
+        volumes = {label: [volume_of(study, scenario, one.result) for one in own] for label, own in found.items()}
         for label, own in found.items():
             fronts = [one.result for one in own]
+            if own is not whole and whole and study.seeds > 1:
+                tested.append((len(rows), volumes[list(methods)[-1]], volumes[label]))
             pairs = [] if own is whole else list(zip(fronts, (one.result for one in whole), strict=False))
             rows.append(
                 (
                     scenario, label, len(own), median([len(front) for front in fronts]), *_least(fronts),
-                    median([volume_of(study, scenario, front) for front in fronts]),
+                    median(volumes[label]),
                     *(median([measure(*pair) for pair in pairs]) if pairs else "" for measure in columns.values()),
+                    "", "",
                 )
             )  # fmt: skip
+    for (place, ours, theirs), p in zip(tested, rank_sum([pair for _, *pair in tested]), strict=True):
+        rows[place] = (*rows[place][:-2], f"{a12(ours, theirs):.2f}", f"{p:.2g}")
     head = (
         "scenario", "variant", "seeds", "designs", "least latency [ms]", "least energy [mJ]", "least area [mm²]",
-        "hypervolume", *columns,
+        "hypervolume", *columns, "A12", "p",
     )  # fmt: skip
-    spent = f"Every run has {generations} generations of {tier_of(study).population} designs. "
+    spent = (
+        f"Every run has {generations} generations of {tier_of(study).population} designs; medians over the seeds, "
+        "with quartiles. A12: how often a run of the whole method has a larger hypervolume than one of the variant. "
+        "p: rank-sum test of that, after Holm. "
+    )
     study.table(name, title, head, rows, spent + note)
     if drawn:
         study.figure(projections(drawn, title=f"{title}: {generations} generations, seed 0"), name)
@@ -177,6 +189,35 @@ def fig2a(study: Study) -> None:
         groups, label="energy-delay product (best = 1)", title="ResNet50 layers on three templates (Fig. 2a)", log=True
     )
     study.figure(figure, "fig2a")
+
+
+# ---------------------------------------------------------------- what a random gene meets
+
+
+def sets(study: Study) -> None:
+    """Mappings per layer of MOHaM's tables and of ours, and how far a random one is from the fastest."""
+    tier, rows = tier_of(study), []
+    for scenario in scenarios_of(study, SCENARIOS):
+        problem = problem_of(scenario, tier)
+        shapes = [(layer.type, layer.shape) for layer in problem.application.layers]
+        uses = np.array([shapes.count((u.type, u.shape)) for u in problem.application.unique_layers])
+        for label, kind in (("MOHaM", "printed"), ("ours", OURS)):
+            tables = tables_of(scenario, tier, kind)
+            objectives, count = np.asarray(tables.objectives, float), np.asarray(tables.count)
+            for t, template in enumerate(problem.resolved.templates):
+                able = count[:, t] > 0
+                there = np.arange(objectives.shape[2]) < count[able, t, None]
+                values = np.where(there[..., None], objectives[able, t, :, :2], np.nan)
+                mean, least = (uses[able] @ reduce(values, axis=1) for reduce in (np.nanmean, np.nanmin))
+                counted = np.average(count[able, t], weights=uses[able])
+                rows.append((scenario, label, template.name, f"{counted:.0f}", *(f"{x:.3g}" for x in mean / least)))
+    note = (
+        "Mappings per layer, a mean over the layers of the scenario that the template runs. Then cycles, without "
+        "off-chip limits, and energy of all these layers if each takes a random mapping of its set (their expectation) "
+        "in those where each takes its best. A random gene of MOHaM's chromosome is such a mapping."
+    )
+    columns = ("scenario", "tables", "template", "mappings", "cycles of random mappings", "energy of random mappings")
+    study.table("sets", "MOHaM: what a random mapping costs", columns, rows, note)
 
 
 # ---------------------------------------------------------------- Figure 6
@@ -355,6 +396,7 @@ EXHIBITS: dict[str, Callable[[Study], None]] = {
     "fig11": fig11,
     "fig12": fig12,
     "budget": budget,
+    "sets": sets,
     "stop": stop,
 }
 

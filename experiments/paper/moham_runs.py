@@ -1,8 +1,9 @@
 """Searches of the exhibits of MOHaM: what is searched, over which tables, and what of it is kept.
 
 A search is known by its scenario, its method, the sizes of the layer mapper, its generations, its population and its
-seed. Its line in `searches_runs.csv` holds what it took; a file in `fronts/` holds its result and its archive. All
-methods are evaluated with the package of the preset `moham`, in which layers contend at the memory interfaces alone.
+seed. Its line in `searches_runs.csv` holds what it took. What it found stands in two files that all seeds share: its
+result and its archive in `fronts/`, two measures after every generation in `courses/`. All methods are evaluated with
+the package of the preset `moham`, in which layers contend at the memory interfaces alone.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ BANDWIDTHS = (1, 2, 4, 8, 16, 32, 64)
 """Bytes per cycle of a memory interface, of Figure 11."""
 
 _RUN = ("scenario", "method", "mapper", "generations", "population", "seed")
-_TOOK = ("evaluations", "seconds", "designs", "archived", "volumes", "stability")
+_TOOK = ("evaluations", "seconds", "designs", "archived")
+_FRONTS = ("set", "latency_s", "energy_J", "area_mm2")
+_COURSES = ("generation", "hypervolume", "stability")
 
 
 # ---------------------------------------------------------------- what is searched
@@ -267,12 +270,6 @@ def searches(study: Study) -> Kept:
     return study.kept("searches", (*_RUN, *_TOOK), len(_RUN))
 
 
-def front_file(study: Study, *key: object) -> pathlib.Path:
-    """Where the fronts of a search are."""
-    name = re.sub(r"[^A-Za-z0-9]+", "-", " ".join(map(str, key)))
-    return study.folder / "fronts" / f"{study.tier}-{name}.csv.gz"
-
-
 def searched(study: Study, kept: Kept, scenario: str, method: str, generations: int, seed: int) -> Found | None:
     """What a search found: read where it was run already, run where it was not; None where it must not begin.
 
@@ -285,32 +282,33 @@ def searched(study: Study, kept: Kept, scenario: str, method: str, generations: 
         seed: of the search; that of the tables is 0.
     """
     tier = tier_of(study)
-    key = (scenario, method, tier.mapper, generations, tier.population, seed)
-    file = front_file(study, *key)
+    sizes = (scenario, method, tier.mapper, generations, tier.population)
+    fronts, courses = (BySeed(study, kind, sizes) for kind in ("fronts", "courses"))
 
     def run() -> dict[str, object]:
         found = search(scenario, METHODS[method], tier, generations, seed)
-        _write_fronts(file, {"result": found.result, "archive": found.archive})
+        sets = {"result": found.result, "archive": found.archive}
+        fronts.keep(seed, _FRONTS, [[name, *(f"{x:.6g}" for x in row)] for name, own in sets.items() for row in own])
+        course = zip(found.volumes, found.stability, strict=True)
+        courses.keep(seed, _COURSES, [[f"{g}", f"{v:.5f}", f"{s:.4g}"] for g, (v, s) in enumerate(course)])
         return {
             "evaluations": found.evaluations,
             "seconds": f"{found.seconds:.2f}",
             "designs": len(found.result),
             "archived": len(found.archive),
-            "volumes": " ".join(f"{x:.5f}" for x in found.volumes),
-            "stability": " ".join(f"{x:.4g}" for x in found.stability),
         }
 
-    row = kept.get(*key, run=run)
+    row = kept.get(*sizes, seed, run=run)
     if row is None:
         return None
-    fronts = _read_fronts(file)
+    points, course = fronts.rows(seed), np.array(courses.rows(seed), float)
     return Found(
-        result=fronts["result"],
-        archive=fronts["archive"],
+        result=_points(points, "result"),
+        archive=_points(points, "archive"),
         evaluations=int(row["evaluations"]),
         seconds=float(row["seconds"]),
-        volumes=np.array([float(x) for x in row["volumes"].split()]),
-        stability=np.array([float(x) for x in row["stability"].split()]),
+        volumes=course[:, 1],
+        stability=course[:, 2],
     )
 
 
@@ -350,19 +348,48 @@ def search(scenario: str, method: Method, tier: Tier, generations: int, seed: in
     )
 
 
-def _write_fronts(file: pathlib.Path, fronts: dict[str, np.ndarray]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("set", "latency_s", "energy_J", "area_mm2"))
-    for name, front in fronts.items():
-        writer.writerows([name, *(f"{x:.6g}" for x in row)] for row in front)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+@dataclasses.dataclass(frozen=True)
+class BySeed:
+    """A compressed CSV file with what every seed of a kind of search found; its first column is the seed.
+
+    Attributes:
+        study: the call of the script.
+        kind: folder of the file.
+        sizes: what the searches have in common, which names the file.
+    """
+
+    study: Study
+    kind: str
+    sizes: tuple[object, ...]
+
+    @property
+    def file(self) -> pathlib.Path:
+        """Where it is."""
+        name = re.sub(r"[^A-Za-z0-9]+", "-", " ".join(map(str, self.sizes)))
+        return self.study.folder / self.kind / f"{self.study.tier}-{name}.csv.gz"
+
+    def _lines(self) -> list[list[str]]:
+        if not self.file.exists():
+            return []
+        return list(csv.reader(io.StringIO(gzip.decompress(self.file.read_bytes()).decode())))[1:]
+
+    def rows(self, seed: int) -> list[list[str]]:
+        """Rows of a seed, without the seed."""
+        return [row[1:] for row in self._lines() if row[0] == str(seed)]
+
+    def keep(self, seed: int, columns: tuple[str, ...], rows: list[list[str]]) -> None:
+        """Writes a seed's rows, in the place of what the file had of it."""
+        others = [row for row in self._lines() if row[0] != str(seed)]
+        text = io.StringIO()
+        own = [[str(seed), *row] for row in rows]
+        csv.writer(text, lineterminator="\n").writerows([["seed", *columns], *others, *own])
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside and moved, so that a stop leaves the other seeds whole.
+        beside = self.file.with_suffix(".part")
+        beside.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+        beside.replace(self.file)
 
 
-def _read_fronts(file: pathlib.Path) -> dict[str, np.ndarray]:
-    rows = list(csv.reader(io.StringIO(gzip.decompress(file.read_bytes()).decode())))[1:]
-    return {
-        name: np.array([[float(x) for x in row[1:]] for row in rows if row[0] == name]).reshape(-1, 3)
-        for name in ("result", "archive")
-    }
+def _points(rows: list[list[str]], name: str) -> np.ndarray:
+    """`[N, 3]` objectives of a set."""
+    return np.array([[float(x) for x in row[1:]] for row in rows if row[0] == name]).reshape(-1, 3)
