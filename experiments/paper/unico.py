@@ -120,12 +120,9 @@ def gathered(
 
 def _case(study: Study, scenario: str) -> tuple[Sequence[str], Sequence[str]]:
     """Networks and methods of a table of single networks."""
-    networks = SINGLE if scenario == "edge" else study.pick(SINGLE, TWO, SINGLE)
     quick = ("hasco", "unico-printed", "unico", "mobohb-extras")
-    cloud = ("hasco", "nsga2", "mobohb", "unico")
-    return study.pick(("small",), networks, networks), study.pick(
-        quick, *[COMPARED if scenario == "edge" else cloud] * 2
-    )
+    methods = COMPARED if scenario == "edge" else COMPARED[:-2]
+    return study.pick(("small",), SINGLE, SINGLE), study.pick(quick, methods, methods)
 
 
 def _single(study: Study, name: str, scenario: str, title: str) -> None:
