@@ -3,19 +3,19 @@
 The main functions, each with an example in its docstring (`import mohamjax as mj`):
 
 - a problem: `load_scenario`, `load_onnx`, `Package` and its `Memory`, `DesignProblem`;
-- its mappings: `map_layers` searches them, `sample_mappings` draws some, `evaluate_mappings` costs yours;
-- its designs: `problem.arrays(tables)` is their space, `sample_designs` draws some, `evaluate` and `report` cost them;
-  `decode_design` makes one of any point of the unit cube, for an optimiser of your own;
-- what if the hardware were another: `what_if` evaluates designs on a grid of variants, `sensitivities` says what each
-  number does, `uncertainty` how sure a front is;
+- its mappings: `map_layers` searches them, `sample_mappings` draws some, `evaluate_mappings` evaluates yours;
+- its designs: `problem.arrays(tables)` is their space, `sample_designs` draws some, `evaluate` and `report` evaluate
+  them; `decode_design` turns any point of the unit cube into one, for an optimiser of your own;
+- what-if questions about the hardware: `what_if` evaluates designs on a grid of variants, `sensitivities` says what
+  each hardware number changes, `uncertainty` how certain a front is;
 - `search` finds the front, `decide` chooses from it, `timetable` lists the schedule of one design, and `write_results`
-  makes a results folder of it, for the command line; `codesign` finds one accelerator for a set of networks (UNICO);
-- what files hold: `read_designs`, `read_schedules`; very many of them: `evaluate_files`, `write_designs`;
-- schedules alone: `simulate`, `schedule_jobs`;
-- `use_cache` keeps compiled programs on disk; `over_devices` spreads a function of a batch over devices;
+  writes its results folder, for the command line; `codesign` finds one accelerator for a set of networks (UNICO);
+- files: `read_designs` and `read_schedules` read one, `evaluate_files` evaluates many, `write_designs` writes designs;
+- schedules by themselves: `simulate` evaluates them, `schedule_jobs` searches them;
+- `use_cache` keeps compiled programs on disk; `over_devices` spreads a batched function over devices;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
-Importing this package starts no device work, changes no global JAX setting, and imports JAX once a function is used.
+Importing this package starts no device work and changes no global JAX setting; JAX is imported with the first use.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ _HOMES = {
     "write_designs": "api",
     "write_results": "api",
 }
-"""Where each function is, `module` or `module:name`. `emo` is a package, and `search` a package and a function."""
+"""The module of each name, `module` or `module:name`. `emo` is a package, and `search` a package and a function."""
 
 
 def __getattr__(name: str) -> Any:
@@ -139,11 +139,11 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'mohamjax' has no attribute {name!r}")
     if name == "search":
-        importlib.import_module("mohamjax.search")  # before what imports it, or two threads wait for each other
+        importlib.import_module("mohamjax.search")  # before its importers, or two threads may wait for each other
     module, _, own = _HOMES[name].partition(":")
     function = getattr(importlib.import_module(f"mohamjax.{module}"), own or name)
     if name == "search":
-        # The function has the attributes of the package of its name, so that `mohamjax.search.Settings` is found too.
+        # The function gets the attributes of the package, so that `mohamjax.search.Settings` works too.
         function.__dict__ = vars(importlib.import_module("mohamjax.search"))
     globals()[name] = function
     return function
@@ -154,10 +154,10 @@ def __dir__() -> list[str]:
 
 
 class _Mohamjax(types.ModuleType):
-    """This package, in which the name `search` stays free for the function.
+    """The type of this package, in which the name `search` stays free for the function.
 
-    Python binds a package to its name in the parent once it is imported. `from mohamjax.search import ...` does not
-    need that: it looks into `sys.modules`.
+    Python binds an imported subpackage to its name in the parent package. `from mohamjax.search import ...` works
+    without that: it looks into `sys.modules`.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

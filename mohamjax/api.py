@@ -1,4 +1,4 @@
-"""Functions that join packages, as the command line does: files, single mappings, searches, job scheduling."""
+"""Public functions that combine several packages, as the command line does: files, mappings, searches, jobs."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ from mohamjax.workload import ApplicationLike, ApplicationModel, as_application,
 
 
 def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationModel:
-    """The networks of ONNX files, to run together.
+    """Loads the networks of ONNX files, to run together.
 
     Args:
         paths: ONNX files, at least one; weights are not read.
-        options: `batch`, `shapes`, `skip_unknown`, `warn` and `depthwise`, as of `load_scenario`.
+        options: `batch`, `shapes`, `skip_unknown`, `warn` and `depthwise`, as for `load_scenario`.
 
     Raises:
-        InputError: a file cannot be read or holds what is not modelled; names file, node and remedy.
+        InputError: a file cannot be read or holds what is not modelled; the error names file, node and remedy.
 
     Examples:
         >>> app = mj.load_onnx("one.onnx")
@@ -102,10 +102,10 @@ class DesignSet:
     Attributes:
         names: identifier of each design, in input order.
         designs: `[N, ...]`, with the sizes that the file states.
-        space: what `evaluate` needs.
+        space: the design space, for `evaluate`.
         problem: networks, templates and package of the file.
-        tables: its mappings.
-        broken: why each of the other entries of the file is no design, by identifier.
+        tables: mappings of the file.
+        broken: why each other entry of the file is not a valid design, by identifier.
     """
 
     names: tuple[Any, ...]
@@ -126,14 +126,14 @@ def read_designs(
     technology: Technology | str | os.PathLike[str] | None = None,
     dtype: Any = jnp.float32,
 ) -> DesignSet:
-    """The designs of a `designs/1` file (`designs.json` of a search), a `schedule/1` or a `design-arrays/1` file.
+    """Reads the designs of a `designs/1` file (`designs.json` of a search), `schedule/1` or `design-arrays/1` file.
 
-    Objectives that the file states are not looked at.
+    Objectives that the file states are ignored.
 
     Args:
         path: the file.
-        technology: energy and area tables, or a name or file, which must be those of the designs; default the packaged
-            ones that are.
+        technology: energy and area tables that the designs were made with, or their name or file; default the packaged
+            ones that they were made with.
         dtype: float dtype of the space; float64 needs JAX's x64 mode.
 
     Raises:
@@ -177,12 +177,12 @@ def read_designs(
 
 
 def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | ScheduleFile:
-    """The schedules of a file: what `evaluate` takes, or what `simulate` takes.
+    """Reads the schedules of a file, for `evaluate` or for `simulate`.
 
     Args:
         path: a `schedule/1` or `designs/1` file, whose schedules are designs; or a `fluid-schedule/1` or `job-table/1`
             file, whose schedules have their costs written out.
-        options: as of `read_designs`, for those.
+        options: those of `read_designs`, for files of designs.
 
     Returns:
         A `DesignSet`, or a `ScheduleFile`: `schedules[0]` are the arguments of `simulate` for the first schedule,
@@ -217,16 +217,17 @@ def write_designs(
     *,
     names: Sequence[str] | None = None,
 ) -> None:
-    """Writes designs by the million: genes as arrays beside one problem (`design-arrays/1`, docs/formats.md).
+    """Writes up to millions of designs: arrays of genes and one problem (`design-arrays/1`, docs/formats.md).
 
-    `mohamjax evaluate designs` and `evaluate_files` take the file block by block, `read_designs` whole.
+    `mohamjax evaluate designs` and `evaluate_files` read the file block by block, `read_designs` reads it whole.
 
     Args:
         path: npz file.
-        problem: the problem; or networks, or the name or file of a scenario, for one with all else as packaged.
+        problem: the problem; or networks, or the name or file of a scenario, with defaults for all else.
         tables: mappings that the designs choose from.
-        designs: with a leading axis, of `sample_designs`, of a front or your own; NumPy arrays will do, also mapped.
-        names: identifiers, each another; default numbers from 0.
+        designs: designs with a leading axis, from `sample_designs`, a front or your own; may be NumPy arrays, also
+            memory-mapped.
+        names: distinct identifiers; default numbers from 0.
 
     Raises:
         InputError: the file cannot be written.
@@ -247,18 +248,18 @@ def write_designs(
 
 
 def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decision:
-    """The designs of a front that keep a target: the smallest, the most frugal, the fastest, and one step beyond.
+    """Finds the designs of a front that meet a target: the smallest, the most frugal, the fastest, and next steps.
 
     Args:
         front: what `search` returned, or its results folder.
-        target: demands with commas between them, such as `latency<=33ms,area<=20mm2` or `fps:NETWORK>=30`, of latency,
+        target: demands separated by commas, such as `latency<=33ms,area<=20mm2` or `fps:NETWORK>=30`, of latency,
             latency:NETWORK, energy, area, power, fps, fps:NETWORK and objectives of your own
             (`schedule.decision.read_target`).
 
     Returns:
-        The decision: `.recommended` is the smallest design that keeps the target, as its row of `front.csv`; `.named`
-        has numbers of rows by role, `.steps` what less latency or energy would cost, and `.missed` what the nearest
-        design misses where none keeps the target.
+        The decision: `.recommended` is the smallest design that meets the target, as its row of `front.csv`; `.named`
+        has row numbers by role, `.steps` what less latency or energy would cost, and `.missed` what the nearest design
+        misses if none meets the target.
 
     Raises:
         InputError: the target cannot be read, or the folder holds no results of a search.
@@ -278,11 +279,11 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
 
 
 def timetable(front: SearchResult | Evaluated, row: int) -> list[TimetableRow]:
-    """The schedule of one design, layer by layer, by rising start.
+    """Returns the schedule of one design, layer by layer, sorted by start.
 
     Args:
         front: what `search` returned, or its front, or any designs with their reports.
-        row: which of them.
+        row: number of the design.
 
     Returns:
         A dictionary per layer (`TimetableRow`); plain data, which `csv.DictWriter` or a data frame takes.
@@ -316,17 +317,17 @@ def write_results(
     bulk: bool = False,
     inputs: abc.Mapping[str, object] | None = None,
 ) -> None:
-    """Writes the results folder of a search, as `mohamjax search` does: all but the checkpoint.
+    """Writes the results folder of a search, as `mohamjax search` does, but without the checkpoint.
 
-    `mohamjax report`, `decide`, `plot` and `evaluate designs FOLDER/designs.json --explain` take the folder. Among
-    several processes the first writes; in the others nothing happens.
+    `mohamjax report`, `decide`, `plot` and `evaluate designs FOLDER/designs.json --explain` take the folder. If there
+    are several processes, only the first one writes.
 
     Args:
         folder: created; files of an earlier search in it are replaced.
         result: what `search` returned.
-        figures: draw them.
-        bulk: also write the front as arrays, `designs.npz`.
-        inputs: what you want to find again in `config.yaml` of how the problem was made; plain data.
+        figures: whether to draw the figures.
+        bulk: whether to also write the front as arrays, `designs.npz`.
+        inputs: how the problem was made, to be recorded in `config.yaml`; plain data.
 
     Raises:
         InputError: the folder cannot be written, or another search is writing to it.
@@ -364,24 +365,24 @@ def schedule_jobs(
     """Schedules independent jobs on accelerators behind one bandwidth (G#).
 
     Args:
-        table: what every job takes on every accelerator, or a `job-table/1` file.
+        table: the costs of every job on every accelerator, or a `job-table/1` file.
         method: `gsharp` (the default without a preset), or any other of `jobs.METHODS`: heuristics, learning methods,
             optimisers of a library.
-        preset: of `jobs.PRESETS`: `gsharp`, as the paper's text has it, or `as-released`, as its public code does;
-            says what is not given of method and sizes.
+        preset: one of `jobs.PRESETS`: `gsharp`, as the paper's text has it, or `as-released`, as its public code does;
+            sets the method and sizes that are not given.
         objectives: one or several of `makespan`, `energy`, `edp`, `unsatisfied`, `tardiness`, `mean-end`,
             `lateness`, `missed`.
-        population: schedules of a generation; default 50.
-        generations: of a search, after its first population; default 199.
-        seed: of all randomness.
-        goals: weights, deadlines and targets of the jobs; what it leaves out is as the table has it.
+        population: schedules per generation; default 50.
+        generations: generations of a search after its first population; default 199.
+        seed: seed of all randomness.
+        goals: weights, deadlines and targets of the jobs; those left out are the table's.
 
     Returns:
-        The schedules that do not dominate each other, `.best` the one with the least first objective: its
-        `.plan.accelerator` and `.plan.order`, and `.objectives` by name, in double precision.
+        The schedules that do not dominate each other. `.best` is the one with the least first objective; it has
+        `.plan.accelerator`, `.plan.order`, and `.objectives` by name, in double precision.
 
     Raises:
-        InputError: the file cannot be read, an unknown method, preset or objective, or jobs that G# does not schedule.
+        InputError: the file cannot be read, a method, preset or objective is unknown, or G# cannot schedule the jobs.
 
     Examples:
         >>> front = mj.schedule_jobs("table.json", method="LPT-EFT")  # a heuristic; "gsharp" searches
@@ -422,33 +423,33 @@ def map_layers(
 ) -> MappingTables:
     """Searches the Pareto set of mappings of every layer on every template that runs it, after MEDEA.
 
-    By default operators, rates and a final descent are ours, and the tables those that `search` of the same budget and
-    seed finds for itself. `preset="medea"` is the mapper that the MEDEA paper prints.
+    By default, operators, rates and a final descent are our own, and the tables equal those that `search` finds with
+    the same budget and seed. `preset="medea"` is the mapper that the MEDEA paper prints.
 
     Args:
-        problem: the problem; or networks, or the name or file of a scenario, for one with all else as packaged.
-        budget: `tiny`, `small` or `paper`; a preset other than the default says itself how much is evaluated.
-        seed: of all randomness.
+        problem: the problem; or networks, or the name or file of a scenario, with defaults for all else.
+        budget: `tiny`, `small` or `paper`; other presets than the default set how much is evaluated themselves.
+        seed: seed of all randomness.
         preset: a key of `mapper.MAPPER_PRESETS`: `default`; `medea`, operators, rates and sizes as its paper prints
             them; `medea-released`, as its code has them; `moham-released`, as MOHaM's code sets them.
         method: another mapper on the same cost model instead, which gives one mapping per layer: `cosa`, `gamma` or
             `hybrid` (`mapper.BaselineMapper`); neither `budget` nor `cache` matters then.
         cost: what `gamma` and `hybrid` minimise: `latency`, `energy`, `area` or `edp`.
         config: sizes and form of the mapper instead of the budget's or the preset's.
-        padding: whether mappings may cover larger bounds than a layer's (docs/concepts/mapper.md); default as `config`
-            says, which is yes.
-        one_axis: a dimension runs along X or along Y of a level's children and not along both, as in Timeloop's own
-            mapper; takes as much longer as there are ways to choose the axes (`mapper.one_axis`).
+        padding: whether mappings may cover larger bounds than a layer's (docs/concepts/mapper.md); by default
+            the setting of `config`, budget or preset.
+        one_axis: whether a dimension runs along X or Y of a level's children only, not along both, as in Timeloop's own
+            mapper; the time grows with the number of ways to choose the axes (`mapper.one_axis`).
         progress: True writes lines on standard error; a function is called with a `MapperProgress` after every
-            generation of a block, from worker threads; with a `method` after every block.
-        cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
+            generation of a block, from worker threads; with a `method`, after every block.
+        cache: where to keep and reuse sets on disk: a folder, or True for the user's cache folder.
         devices: a number of devices, `all`, or a list of them, that search side by side; one by default.
 
     Returns:
-        The tables, `[U, T, M, ...]`, NumPy leaves; the same for any devices, but for rounding on accelerators.
+        The tables, `[U, T, M, ...]`, NumPy leaves; equal for any devices, except for rounding on accelerators.
 
     Raises:
-        InputError: there is no such budget, preset, method or cost, or there are not so many devices.
+        InputError: an unknown budget, preset, method or cost, or more devices than there are.
 
     Examples:
         >>> found = mj.map_layers(problem, budget="tiny", seed=0)
@@ -492,14 +493,14 @@ def map_layers(
 
 
 def _store(cache: bool | str | os.PathLike[str]) -> MappingCache | None:
-    """The disk cache that is asked for."""
+    """Returns the disk cache that is asked for; None for no cache."""
     if cache is False:
         return None
     return mapping_cache(None if cache is True else os.fspath(cache))
 
 
 def _kept(checkpoint: str | os.PathLike[str] | None) -> CheckpointFile | None:
-    """The checkpoint that is asked for, in a folder that exists from now on."""
+    """Returns the checkpoint that is asked for, or None; creates its folder."""
     if checkpoint is None:
         return None
     path = pathlib.Path(checkpoint)
@@ -532,34 +533,34 @@ def search(
     """Searches packages and schedules: the Pareto front of latency, energy and area.
 
     Args:
-        problem: the problem; or networks, or the name or file of a scenario, for one with all else as packaged.
-        tables: mappings to choose from, which no round of mapping then adds to unless `every` is given, so that the
-            front's designs evaluate in `problem.arrays(tables)`; default those of `map_layers` with this budget and
-            seed, and rounds as the budget has them.
+        problem: the problem; or networks, or the name or file of a scenario, with defaults for all else.
+        tables: mappings to choose from. No round of mapping adds to them unless `every` is given, so that the front's
+            designs evaluate in `problem.arrays(tables)`. Default: those of `map_layers` with this budget and seed, with
+            rounds of mapping as the budget has them.
         budget: `tiny`, `small` or `paper`; default `small`, and `paper` with the preset `moham`.
         seed: of all randomness: the same problem, settings and seed give the same front.
         preset: `default`, `layers`, `moham` or `paper`, see `Settings.preset`; the package stays the problem's.
-        progress: write lines on standard error that say how far it is, at most one in two seconds for each step, and at
-            the end which layers use little of their chiplet in every design.
-        listener: an object of your own that is told how the search goes (`search.Listener`), instead of `progress`.
+        progress: whether to write progress on standard error, at most a line in two seconds for each step, and at the
+            end which layers use little of their chiplet in every design.
+        listener: an object of your own that receives the progress (`search.Listener`), instead of `progress`.
         designs: `designs/1` or `schedule/1` file whose designs are evaluated first.
-        checkpoint: npz file that is written every half a minute and at the end; its folder is created. None can be kept
-            where an objective or a limit is a function of yours.
-        resume: go on from it; where there is none yet, from the beginning.
-        cache: as of `map_layers`.
-        devices: on which it runs: a number of them, `all`, or a list; default one. Islands are dealt out to them, an
-            only one is evaluated by all; the front does not depend on them (see "Several devices" in the docs).
+        checkpoint: npz file that is written every half a minute and at the end; its folder is created. A search with an
+            objective or a limit that is a function of yours cannot keep one.
+        resume: go on from the checkpoint; if there is none yet, start from the beginning.
+        cache: as for `map_layers`.
+        devices: devices to run on: a number of them, `all`, or a list; default one. They share the islands, or the
+            evaluation of a single one; the front does not depend on them (see "Several devices" in the docs).
         settings: `max_chiplets`, or any field of `Settings` (`weights`, `mapper`, `within`), of `MohamConfig`
             (`population`, `generations`, `objective`, `objectives`), of `PlanRates` or, with `genes="layers"`, `Rates`
-            (`crossover`), and of `RemapConfig` (`every`); a name that several have is that of the first. Among
+            (`crossover`), and of `RemapConfig` (`every`); a name that several have means the first. Among
             `objectives` may be an `mj.Objective`, a function of your own; `limits` takes `mj.Limit`s.
 
     Returns:
-        The result: `.front.objectives` `[n, M]` float64 by the first of them upward, `.front.designs`, `.history` (a
-        row per generation), `.tables`; with the preset `moham` `.archive` beside the front. A search for one number
-        (`objective="product"`) gives a front by the first objective too: `.best` is the row that has least of it.
+        The result: `.front.objectives` `[n, M]` float64, sorted by the first objective, `.front.designs`, `.history` (a
+        row per generation), `.tables`; with the preset `moham` also `.archive`. A search for one number
+        (`objective="product"`) returns a front sorted in the same way: `.best` is its row with the least number.
         Ctrl-C ends the generations early: the result is then what was found so far, and `.interrupted` is true. Before
-        the first generation it raises KeyboardInterrupt, as anywhere.
+        the first generation it raises KeyboardInterrupt.
 
     Raises:
         InputError: an unknown setting or one that the problem decides, tables of another problem, a checkpoint of
@@ -625,19 +626,19 @@ def codesign(
         space: `unico-edge` (default), `unico-cloud`, `unico-ci`, or a `HardwareSpace`.
         template: search the sizes of this template instead: a packaged name, a file or a `Template`.
         method: `unico`, or a baseline on the same measurements: `hasco`, `hasco-r`, `nsga2`, `mobohb`, `random`.
-        budget: `ci`, `small` or `full`; every method has as many mapping evaluations.
+        budget: `ci`, `small` or `full`; all methods get the same number of mapping evaluations.
         preset: `ours`; `unico`, as the paper has it; or `same-extras`, which lets `hasco`, `hasco-r` and `mobohb` aim
             and finish points too (`unico.config.PRESETS`).
-        seed: of all randomness.
+        seed: seed of all randomness.
         technology: energy and area tables, or a name or file; default the packaged ones.
         package: the package in which the accelerator stands alone, or a YAML file; default `Package()`.
         checkpoint: npz file that is written after every batch.
-        resume: go on from it.
-        listener: told after every batch.
+        resume: go on from the checkpoint.
+        listener: called after every batch.
         changes: further fields of `CodesignConfig`, such as `power_cap_W`.
 
     Returns:
-        The result: `.history` of all points, `.front` its rows, `.mappings` their loop nests.
+        The result: `.history` of all points, `.front`, the rows of the front in it, and `.mappings`, their loop nests.
 
     Raises:
         InputError: unknown names, a template that does not run some layer, a limit that nothing meets.

@@ -1,4 +1,4 @@
-"""How fast this machine searches, beside what was measured on another one."""
+"""Measures how fast this machine searches, and compares it with committed figures of another one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMITTED: dict[str, dict[int, tuple[int, str]]] = {
         16_384: (11_744, f"one core of {_SHARED}, beside other work, commits d479d96 to 48469c7"),
     }
 }
-"""By scenario and size of the population: designs/s of whole generations, and on which machine at which commit.
+"""Designs/s of whole generations, with machine and commit, by scenario and population size.
 
 These are the latest rows for processors in experiments/results/bench_search.md: the same generations over the same
 tables that `bench` measures, at that commit.
@@ -48,14 +48,14 @@ class MapperSpeed(TypedDict):
 
 
 class Committed(TypedDict):
-    """Designs/s of whole generations on another machine, and which machine and program that was."""
+    """Designs/s of whole generations on another machine, and a description of that machine and program."""
 
     generation_designs_per_s: int
     measured: str
 
 
 class Speed(TypedDict):
-    """One size of the population: seconds of compiling, designs/s of evaluation alone and of whole generations."""
+    """For one population size: seconds of compiling, designs/s of evaluation alone and of whole generations."""
 
     population: int
     compile_s: float
@@ -65,7 +65,7 @@ class Speed(TypedDict):
 
 
 class Bench(TypedDict):
-    """What `bench` says."""
+    """The figures that `bench` returns."""
 
     format: str
     versions: dict[str, str]
@@ -79,7 +79,7 @@ class Bench(TypedDict):
     device_memory_MB: float | None
 
 
-_FEW = 2048  # designs of a measured call, where a generation has fewer: then the call itself costs next to nothing
+_FEW = 2048  # designs per measured call at least, which makes the overhead of the call negligible
 
 
 def bench(
@@ -96,21 +96,20 @@ def bench(
     Args:
         scenario: name or file of a scenario.
         populations: designs per generation, one program each.
-        repeats: of every measurement; their median counts.
-        seed: of all randomness.
+        repeats: repetitions of every measurement, of which the median counts.
+        seed: seed of all randomness.
         mapper: settings of the layer mapper, on whose tables designs are then evaluated; default the `tiny` budget.
-        announce: told before each step.
+        announce: called with a text before each step.
 
     Returns:
         Plain data: `device`, `cores`, `versions`, `scenario`; `mapper` with `compile_s` and `mappings_per_s`;
-        `populations`, for each size `compile_s`, `designs_per_s` of evaluation alone, `generation_designs_per_s` of
-        whole generations, immigrants counted, and `committed`, that figure of another machine with what it was
-        (`measured`), None where there is nothing to compare with; `memory_MB`, the most that the process has taken, and
-        `device_memory_MB`, that arrays have taken on the first device at once (None where the system or the device does
-        not say, as processors do not).
+        `populations` with, for each size, `compile_s`, `designs_per_s` of evaluation alone, `generation_designs_per_s`
+        of whole generations including immigrants, and `committed`, the last figure for another machine with its
+        description (`measured`), or None; `memory_MB`, the peak memory of the process, and `device_memory_MB`, the peak
+        memory of arrays on the first device (None if unknown, as on processors).
 
     Raises:
-        InputError: an unknown scenario, or sizes that are none.
+        InputError: an unknown scenario, or a size or number of repeats out of range.
     """
     for size in populations:
         if not 4 <= size <= MAX_POPULATION:
@@ -150,7 +149,7 @@ def bench(
 
 
 def _committed(scenario: str, size: int) -> Committed | None:
-    """The speed of another machine for a size of the population; it was a processor, so None on anything else."""
+    """Returns the speed of another machine for a population size; a processor, so None on any other device."""
     known = COMMITTED.get(scenario, {}).get(size) if jax.default_backend() == "cpu" else None
     return None if known is None else {"generation_designs_per_s": known[0], "measured": known[1]}
 
@@ -158,7 +157,7 @@ def _committed(scenario: str, size: int) -> Committed | None:
 def _population(
     key: jax.Array, space: DesignSpace, config: MohamConfig, repeats: int, committed: Committed | None
 ) -> Speed:
-    """One size of the population."""
+    """Measures one population size."""
     problem = genetic_problem(config)
     sizes = Sizes(population=config.population, immigrants=config.immigrant_count, archive=config.archive)
     state = jit_o0_plain_loops(functools.partial(start, problem=problem, islands=1, sizes=sizes))(key, space)
@@ -172,7 +171,7 @@ def _population(
     jax.block_until_ready(step(state, 0))
     compile_s = time.perf_counter() - began
     evaluate = jax.jit(problem.evaluate)
-    # A call itself costs time, which a search pays once per chunk of generations; on a GPU as much as several of them.
+    # A call has an overhead, which a search pays once per chunk of generations; on a GPU it is as long as several.
     several = max(1, min(config.chunk, _FEW // config.population))
     state = step(state, 1)
     jax.block_until_ready(evaluate(jax.tree.map(lambda leaf: leaf[0], state.candidates), space))
@@ -196,13 +195,13 @@ def _population(
 
 
 def _device_memory_MB() -> float | None:
-    """Most memory [MB] that arrays have taken on the first device."""
+    """Returns the peak memory [MB] of arrays on the first device; None if unknown."""
     taken = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     return None if taken is None else round(taken / 2**20)
 
 
 def _memory_MB() -> float | None:
-    """Most memory [MB] that the process has taken."""
+    """Returns the peak memory [MB] of the process; None if unknown."""
     try:
         import resource
     except ImportError:  # not on Windows

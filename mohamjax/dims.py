@@ -1,4 +1,4 @@
-"""The loop dimensions and data spaces of a layer: letters, places in arrays, and which depends on which."""
+"""The loop dimensions and data spaces of a layer: letters, indices in arrays, and which spaces depend on which."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ DATA_SPACES: tuple[str, ...] = get_args(DataSpace)
 W, I, O = range(len(DATA_SPACES))
 
 RELEVANT = ((G, K, C, R, S), (G, N, C, P, Q, R, S), (G, N, K, P, Q))
-"""Per data space the dimensions that move it."""
+"""Dimensions on which each data space depends."""
 
 RELEVANCE = np.array([[d in own for d in ALL] for own in RELEVANT])
-"""`[V, D]` bool, the same."""
+"""`RELEVANT` as `[V, D]` bool."""
 
 
 def input_window(extent: Sequence[Any] | Any, stride: Any, dilation: Any) -> tuple[Any, Any]:
-    """Extents of the inputs along the two spatial axes, without padding and with the halo (docs/concepts/workload.md).
+    """Returns the input extents along both spatial axes, without padding, with halo (docs/concepts/workload.md).
 
     Args:
         extent: `[D, ...]` loop extents; numbers or arrays.
@@ -52,7 +52,7 @@ def input_window(extent: Sequence[Any] | Any, stride: Any, dilation: Any) -> tup
 
 
 def tensor_words(extent: Sequence[Any] | Any, stride: Any, dilation: Any) -> tuple[Any, Any, Any]:
-    """Words of the weights, inputs and outputs of loop extents `[D, ...]`; as `input_window`."""
+    """Returns the words of weights, inputs and outputs for loop extents `[D, ...]`; arguments as for `input_window`."""
 
     def over(dims: Sequence[int]) -> Any:
         return functools.reduce(operator.mul, [extent[d] for d in dims])

@@ -1,8 +1,8 @@
-"""A process beside a search that draws its figures while the search computes bounds and writes its results.
+"""A child process that draws the figures of a search while the search computes bounds and writes its results.
 
-Drawing takes seconds of Python, which the threads of one process would only share. The process loads what it needs when
-it starts, and waits for a front; what it draws comes back as the bytes of files, so that nothing is written before the
-results are. `experiments/saved_seconds.py` measures what that saves; it costs a second of the processor.
+Drawing takes seconds of Python, which threads of one process could only share. The child loads what it needs when it
+starts, waits for a front, and returns the figures as the bytes of files, so that none is written before the results.
+It costs a second of processor time; `experiments/saved_seconds.py` measures what it saves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Front(NamedTuple):
-    """What there is to draw, see `FigureProcess.draw`."""
+    """What is to be drawn, see `FigureProcess.draw`."""
 
     evaluated: Evaluated
     title: str
@@ -35,9 +35,9 @@ class _Front(NamedTuple):
 
 
 class FigureProcess:
-    """A child process that draws figures; as a context manager it ends the process on exit.
+    """A child process that draws figures; a context manager that ends the process on exit.
 
-    Where it cannot be started or dies, for lack of memory for instance, the figures are drawn in this process.
+    If the child cannot be started or dies, for lack of memory for instance, the figures are drawn in this process.
     """
 
     def __init__(self) -> None:
@@ -47,9 +47,9 @@ class FigureProcess:
         self._certificate: concurrent.futures.Future[Certificate | None] = concurrent.futures.Future()
 
     def __enter__(self) -> FigureProcess:
-        if sys.executable:  # none where Python is part of another program
+        if sys.executable:  # empty if Python is embedded in another program
             with contextlib.suppress(OSError):
-                # It imports from where this process does, asks for no accelerator, and Ctrl-C is for the search.
+                # The child imports from the same paths, uses no accelerator, and does not receive Ctrl-C.
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "JAX_PLATFORMS": "cpu"},
@@ -61,17 +61,17 @@ class FigureProcess:
         self._certificate.cancel()
         process, self._process = self._process, None
         if process is not None:
-            with contextlib.suppress(OSError, ValueError), process:  # of what it has not read
+            with contextlib.suppress(OSError, ValueError), process:  # about data that it has not read
                 process.kill()
         if self._sender is not None:
-            self._sender.join()  # nobody reads any more, and the certificate has come or never will
+            self._sender.join()  # ends, since nobody reads any more, and the certificate is set or cancelled
 
     def draw(self, evaluated: Evaluated, title: str, history: Sequence[abc.Mapping[str, float]]) -> None:
-        """Begins to draw, all but what shows bounds; waits for nothing.
+        """Starts to draw all figures but those that show bounds; returns at once.
 
         Args:
             evaluated: the front.
-            title: of the figures.
+            title: title of the figures.
             history: rows of the generations, see `SearchResult`.
         """
         self._front = _Front(evaluated, title, history)
@@ -79,17 +79,17 @@ class FigureProcess:
         self._sender.start()
 
     def certify(self, certificate: Certificate | None) -> None:
-        """Gives the bounds to draw beside the front, once; `write` waits for them."""
+        """Gives the bounds to draw with the front; called once, before `write`."""
         self._certificate.set_result(certificate)
 
     def _send(self) -> None:
         assert self._front is not None
-        # Figures show neither the order of loops nor wires, which are most of it.
+        # Loop orders and wires are most of the data, and figures show neither.
         evaluated = self._front.evaluated
         nests = dataclasses.replace(evaluated.tables.mapping, order=None, spatial_order=None, keep=None)
         tables = dataclasses.replace(evaluated.tables, mapping=nests)
         shown = dataclasses.replace(evaluated, wires=None, tables=tables)
-        # If anything goes wrong, the process finds nothing to draw.
+        # If anything goes wrong, the child has nothing to draw, and `write` draws here.
         with contextlib.suppress(Exception):
             self._tell((shown, *self._front[1:]))
             self._tell(self._certificate.result())
@@ -102,7 +102,7 @@ class FigureProcess:
             self._process.stdin.flush()
 
     def write(self, folder: pathlib.Path) -> None:
-        """Writes the figures to a folder, all or none, once they are drawn; `certify` comes before.
+        """Waits for the figures and writes them to a folder, all or none; `certify` must have been called.
 
         Args:
             folder: created.
@@ -122,7 +122,7 @@ class FigureProcess:
         write_folder(folder, files)
 
     def _drawn(self) -> dict[str, bytes] | None:
-        """Names and contents of the files; None where something went wrong."""
+        """Returns names and contents of the files; None if something went wrong."""
         if self._process is None or self._process.stdout is None:
             return None
         content = self._process.stdout.read()
@@ -132,7 +132,7 @@ class FigureProcess:
 def _main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answer = os.dup(1)
-    os.dup2(2, 1)  # what is printed is no answer
+    os.dup2(2, 1)  # printed text must stay out of the answer
     try:
         sys.path[:] = pickle.load(sys.stdin.buffer)
         from mohamjax.figures import drawn_front
@@ -144,10 +144,10 @@ def _main() -> int:
         files = dict(drawn_front(evaluated, title=title, history=history, certificate=certificate))
         with os.fdopen(answer, "wb") as stream:
             pickle.dump(files, stream)
-    except Exception:  # nobody asked, or the search meets it again itself
+    except Exception:  # no front was sent, or the search runs into the same error itself
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    os._exit(_main())  # nothing is left to do; taking JAX apart takes a third of a second
+    os._exit(_main())  # skips the shutdown of JAX, which takes a third of a second

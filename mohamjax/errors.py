@@ -1,32 +1,32 @@
-"""Errors that a user can mend. Everything else that escapes is an error in mohamjax itself."""
+"""Errors that a user can fix. Any other exception that escapes is an error in mohamjax itself."""
 
 from __future__ import annotations
 
 import dataclasses
 
-_LONGEST = 400  # characters of a message, file, item or remedy: room for any name, none for a file's contents
+_LONGEST = 400  # characters of a message, file or item: room for any name, but not for a file's contents
 _LONGEST_REMEDY = 700  # of a remedy, which may list choices
 
 
 def one_line(text: str) -> str:
-    """The text with every run of white space, line breaks included, as one space."""
+    """Returns the text with every run of white space, line breaks included, replaced by one space."""
     return " ".join(text.split())
 
 
 def _shortened(text: object, longest: int = _LONGEST) -> str:
-    """One line, the middle of a long one left out: what a file holds may be of any length."""
+    """Returns the text on one line, without the middle of a long one: contents of files may be of any length."""
     line = one_line(str(text))
     return line if len(line) <= longest else f"{line[: longest - 100]} ... {line[-90:]}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """An argument of a Python function that a complaint is about.
+    """An argument of a Python function that an error is about.
 
     Attributes:
-        name: what the function calls it.
-        key: the key in question, where the argument is a dictionary.
-        value: what was given, where the complaint says it.
+        name: name of the argument.
+        key: the key that is meant, if the argument is a dictionary.
+        value: the value, if the message states one.
     """
 
     name: str
@@ -34,23 +34,23 @@ class Argument:
     value: object = None
 
     def __str__(self) -> str:
-        """The argument as it is written in Python, as in `name[key]=value`."""
+        """The argument as it is written in Python: `name[key]=value`."""
         key = "" if self.key is None else f"[{self.key}]"
         return f"{self.name}{key}" if self.value is None else f"{self.name}{key}={self.value}"
 
 
 class InputError(ValueError):
-    """Bad input: one line that names the file, the item and the remedy.
+    """Bad input; the message is one line that names the file, the item and the remedy.
 
-    The command line prints it without a traceback and exits with code 2. Long parts lose their middle, so that values
-    can be quoted whatever they are.
+    The command line prints it without a traceback and exits with code 2. Long parts lose their middle, so that any
+    value can be quoted.
 
     Args:
         message: What is wrong, without a trailing full stop.
         file: The file or other source that it is in.
         item: The node, layer, key, level or row inside the file.
-        argument: The argument of the Python function that is wrong, in the place of an item. The command line shows the
-            option that it stands for.
+        argument: The argument of the Python function that is wrong, instead of an item. The command line shows its
+            option.
         remedy: What the user can do about it.
     """
 
@@ -78,10 +78,10 @@ class InputError(ValueError):
 
     @property
     def reason(self) -> str:
-        """The complaint without its file: what stands in a row that names the file already."""
+        """The message without the file, for a row that names the file already."""
         return str(self).removeprefix(f"{self.file}: ") if self.file else str(self)
 
 
 def wrong_type(value: object, argument: str, remedy: str) -> InputError:
-    """The complaint about an argument of a Python function that is of another type."""
+    """Returns the error for an argument of a Python function that has the wrong type."""
     return InputError(f"is of the type {type(value).__name__}", argument=argument, remedy=remedy)

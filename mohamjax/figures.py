@@ -1,4 +1,4 @@
-"""Figures in files: what `plot` draws of a front in memory or of a results folder, written by `io`."""
+"""Figures in files: `plot` draws a front in memory or a results folder, and `io` writes the files."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 def job_view(method: str, table: JobTable, plan: Plan, tenants: Sequence[str]) -> JobView:
-    """What the figures show of one schedule of a job table.
+    """Returns the data that figures show of one schedule of a job table.
 
     Args:
-        method: that found it.
+        method: name of the method that found it.
         table: the jobs on their accelerators.
         plan: the schedule.
-        tenants: of every job, for colours.
+        tenants: tenant of every job, for colours.
     """
-    from mohamjax.jobs.table import evaluate_table  # figures of designs need none of it
+    from mohamjax.jobs.table import evaluate_table  # imported late: figures of designs do not need it
     from mohamjax.plot.jobs import JobView
 
     _, found = evaluate_table(table, plan.order[None], plan.accelerator[None], timelines=True)
@@ -63,7 +63,7 @@ def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
 
     Args:
         figure: the figure.
-        path: its suffix says the format, one of `plot.FORMATS`. Folders on the way are created.
+        path: the file; its suffix is one of `plot.FORMATS`. Missing folders are created.
 
     Returns:
         The path.
@@ -76,7 +76,7 @@ def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
 
 
 def _drawn(figures: Iterable[tuple[str, Figure]], formats: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of files: every figure in every format."""
+    """Yields names and contents of files: every figure in every format."""
     suffixes = [known_format(name) for name in formats]
     for name, figure in figures:
         for suffix in suffixes:
@@ -91,20 +91,20 @@ def drawn_front(
     formats: Sequence[str] = ("png",),
     certificate: Certificate | Callable[[], Certificate | None] | None = None,
 ) -> Iterator[tuple[str, bytes]]:
-    """What `plot_evaluated` writes: names and contents of its files, drawn one by one.
+    """Draws the files of `plot_evaluated` one by one, without writing them.
 
     Args:
         evaluated: the designs.
-        title: of every figure.
-        history: rows of `history.csv`; None where there are none to draw.
-        formats: endings of the files.
-        certificate: bounds of the front, or a function that gives them, called when all else is drawn.
+        title: title of every figure.
+        history: rows of `history.csv`; None if there are none.
+        formats: one or more of `plot.FORMATS`.
+        certificate: bounds of the front, or a function that returns them, called after all else is drawn.
 
     Yields:
-        Names and contents.
+        Names and contents of the files.
 
     Raises:
-        InputError: a format does not exist; as soon as one asks for the first.
+        InputError: a format does not exist; raised when the first file is asked for.
     """
     view = functools.partial(design_view, evaluated)
     figures = result_figures(front_of(evaluated), view, title=title, history=history, certificate=certificate)
@@ -122,15 +122,15 @@ def plot_evaluated(
 ) -> list[pathlib.Path]:
     """Draws all figures of a front in memory.
 
-    Writes `front`, `convergence` (where there is a history) and `gantt`, `area`, `energy` and `roofline` of the
+    Writes `front`, `convergence` (if there is a history) and `gantt`, `area`, `energy` and `roofline` of the
     fastest, the most frugal and the smallest design and of the knee, e.g. `gantt_knee.png`.
 
     Args:
-        evaluated: the front, at least one design, numbered as it stands.
+        evaluated: the front, at least one design, named by row number.
         out: folder, created.
         title: scenario and budget.
         history: rows of `history.csv`.
-        formats: of `plot.FORMATS`.
+        formats: one or more of `plot.FORMATS`.
         certificate: bounds to draw beside the front.
 
     Returns:
@@ -155,16 +155,16 @@ def plot_robust(
 ) -> list[pathlib.Path]:
     """Draws all figures of a robust search in memory.
 
-    Those of `plot_evaluated`, the schedules being those of the nominal model, and `price`.
+    These are the figures of `plot_evaluated`, with the schedules of the nominal model, and `price`.
 
     Args:
         front: the packages, with their objectives over all models.
         nominal: their designs for the nominal model.
-        comparisons: of the models.
+        comparisons: one for each model.
         out: folder, created.
         title: scenario and budget.
         history: rows of `history.csv`.
-        formats: of `plot.FORMATS`.
+        formats: one or more of `plot.FORMATS`.
 
     Returns:
         The files.
@@ -188,12 +188,12 @@ def plot_results(
     """Draws all figures of a results folder from its files alone, as `plot_evaluated` does.
 
     Reads front.csv, designs.json (which it evaluates again in double precision), history.csv, config.yaml, and
-    bounds.json where there is one.
+    bounds.json if there is one.
 
     Args:
-        folder: what a search wrote.
+        folder: results folder of a search.
         out: folder for the figures; default `figures` in `folder`.
-        formats: of `plot.FORMATS`.
+        formats: one or more of `plot.FORMATS`.
         technology: energy and area tables of the designs; default those that the results hold, or the packaged ones.
 
     Returns:

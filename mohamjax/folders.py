@@ -1,4 +1,4 @@
-"""Folders that the operating system names."""
+"""Folders whose place depends on the operating system."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import platformdirs
 
 
 def cache_folder(kind: str) -> pathlib.Path:
-    """Where one kind of things is kept between runs; it need not be there yet.
+    """Returns the folder for files of one kind that are kept between runs; it need not exist yet.
 
     Args:
         kind: `mappings`, `compiled` or `technology`.
 
     Returns:
-        On Linux `$XDG_CACHE_HOME/mohamjax/KIND`, by default in `~/.cache`; elsewhere what the system has for it.
+        On Linux `$XDG_CACHE_HOME/mohamjax/KIND`, by default in `~/.cache`; elsewhere the system's own place.
     """
     return platformdirs.user_cache_path("mohamjax", appauthor=False) / kind

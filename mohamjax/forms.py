@@ -1,10 +1,10 @@
-"""Documents read by their form: a class states keys, types and ranges once; msgspec checks by it and yields the schema.
+"""Forms of documents: a class states keys, types and ranges once; msgspec validates with it and derives the schema.
 
-A form is a class that derives from `Form` (no other keys) or `OpenForm` (other keys are left alone). What a type cannot
-say (names that must differ, jobs that wait for each other) is checked by the readers, on values that are sound already.
+A form is a class that derives from `Form` (no other keys) or `OpenForm` (other keys are ignored). What a type cannot
+express (names that must differ, jobs that wait for each other) is checked by the readers, after msgspec's validation.
 
 A union must not hold both a tuple of fixed length and a number with limits, nor a list and a text with a pattern:
-msgspec 0.22 crashes on them. A list whose lengths are limited, and a text with a length, stand in their places.
+msgspec 0.22 crashes on them. Use a list with limits on its length, and a text with limits on its length, instead.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from mohamjax.reader import closest, suggestion, type_name
 _LARGEST = sys.float_info.max
 
 Whole = Annotated[int, Meta(ge=1, le=2**30)]
-"""A size or factor; they become int32 genes."""
+"""A size or factor, which becomes an int32 gene."""
 
 Bound = Annotated[int, Meta(ge=1, lt=2**31)]
 """A loop bound, stride or dilation."""
 
 Index = Annotated[int, Meta(ge=0, le=2**30)]
-"""A 0-based number of an entry, or a number of things."""
+"""A 0-based index of an entry, or a count."""
 
 Amount = Annotated[float, Meta(ge=0, le=_LARGEST)]
 """A finite number of at least 0."""
@@ -46,7 +46,7 @@ Positive = Annotated[float, Meta(gt=0, le=_LARGEST)]
 """A finite number above 0."""
 
 Factor = Annotated[float, Meta(ge=1e-9, le=1e9)]
-"""What figures are multiplied by; no product of it leaves the range of numbers."""
+"""A multiplier of figures; the products stay in the range of numbers."""
 
 Text = Annotated[str, Meta(min_length=1, description="a text that is not empty")]
 """A name or path."""
@@ -89,16 +89,16 @@ def read_form(data: Any, form: type[T], *, file: object = None, where: str = "")
 @typing.overload
 def read_form(data: Any, form: Any, *, file: object = None, where: str = "") -> Any: ...
 def read_form(data: Any, form: Any, *, file: object = None, where: str = "") -> Any:
-    """Plain data as an instance of a form.
+    """Converts plain data to an instance of a form.
 
     Args:
         data: what a file holds at this place: mappings, lists, texts, numbers.
         form: a form, or another type that msgspec knows.
-        file: where it comes from, for complaints.
+        file: source of the data, for error messages.
         where: path of the place in the file, empty at the top.
 
     Raises:
-        InputError: a key is missing or unknown, or a value has the wrong type or is out of range; names the path.
+        InputError: a key is missing or unknown, or a value has the wrong type or range; the error names the path.
     """
     try:
         return msgspec.convert(data, form)
@@ -107,16 +107,16 @@ def read_form(data: Any, form: Any, *, file: object = None, where: str = "") -> 
 
 
 def refuse_misspelt(data: object, form: type[msgspec.Struct], *, file: object = None, where: str = "") -> None:
-    """Complains about a key that a form leaves alone and that is nearly one of its own.
+    """Raises an error for a key that an open form ignores and that is nearly one of its own.
 
     Args:
         data: what a file holds at this place.
         form: an open form.
-        file: where it comes from, for complaints.
+        file: source of the data, for error messages.
         where: path of the place in the file.
 
     Raises:
-        InputError: there is such a key; names its path and the key that is meant.
+        InputError: there is such a key; the error names its path and the key that is meant.
     """
     known = form.__struct_encode_fields__
     for key in data if isinstance(data, abc.Mapping) else ():
@@ -126,14 +126,14 @@ def refuse_misspelt(data: object, form: type[msgspec.Struct], *, file: object = 
 
 
 def as_written(form: type[msgspec.Struct], *, may_lack: Sequence[str] = (), **kinds: Any) -> Any:
-    """The form of what this package writes by a form: no key is missing, and none is there but those of `kinds`.
+    """Returns a stricter form, for what this package writes: all keys are required, and only `kinds` may be added.
 
     Such texts are read fast: see `keys_for_sure`.
 
     Args:
         form: a form.
-        may_lack: keys that may be missing after all.
-        kinds: types of more keys, and others than the form has for its own.
+        may_lack: keys of the form that may be missing.
+        kinds: types of additional keys, and new types for keys of the form.
     """
     fields = {field.name: field.type for field in msgspec.structs.fields(form) if field.name not in may_lack} | kinds
     return msgspec.defstruct(
@@ -142,11 +142,11 @@ def as_written(form: type[msgspec.Struct], *, may_lack: Sequence[str] = (), **ki
 
 
 def keys_for_sure(rows: Sequence[msgspec.Struct], form: type[msgspec.Struct]) -> int:
-    """How many keys a text held at least that was read as instances of a form.
+    """Returns a lower bound on the number of keys in the text that was read as these instances of a form.
 
-    Those that the form requires, and those whose values are not what is there without them. Forms inside a form are
-    looked into where they are required, alone or in a list, and where their absence means an empty one. Where a text
-    with so many keys and no more was read by a form that takes no other keys, no key was written twice.
+    Counts the required keys, and the others whose values differ from their defaults. Keys of nested forms are counted
+    where the nested form is required, alone or in a list, or defaults to an empty form. If the text has exactly so many
+    keys, and the form takes no others, no key was written twice.
 
     Args:
         rows: instances of the form.
@@ -167,8 +167,8 @@ class _KeyPlan(typing.NamedTuple):
 
     Attributes:
         required: number of keys that must be there.
-        optional: of the others, how to get at the value, and what it is where the key is not there.
-        inner: of the forms inside, how to get at them, which they are, and whether they come in a list.
+        optional: for each other key, a getter of its value, and its default.
+        inner: for each nested form, a getter, the form, and whether it comes in a list.
     """
 
     required: int
@@ -208,18 +208,18 @@ _WORDS = {
 
 
 def check_fields(made: object, kinds: abc.Mapping[str, Any], where: str) -> None:
-    """Checks fields of a frozen dataclass as they are checked where a file says the same.
+    """Checks fields of a frozen dataclass as the same values in a file are checked.
 
-    NumPy's numbers become Python's, and `"unlimited"` becomes infinite. Fields that are arrays are left alone: they may
-    be traced.
+    NumPy's numbers become Python's, and `"unlimited"` becomes infinite. Fields that are arrays are not checked: they
+    may be traced.
 
     Args:
-        made: the dataclass; called in its `__post_init__`.
+        made: the dataclass, which calls this in its `__post_init__`.
         kinds: a type for each field that is checked.
-        where: what it is, for complaints.
+        where: name of the dataclass, for error messages.
 
     Raises:
-        InputError: a field has a value that it cannot have; names it.
+        InputError: a field has an invalid value; the error names the field.
     """
     for name, kind in kinds.items():
         value = getattr(made, name)
@@ -239,9 +239,9 @@ def _own_numbers(value: object) -> object:
 
 
 def _complaint(told: str, data: Any, form: Any, file: object, where: str) -> InputError:
-    """What msgspec says, as an error that names the path in full, what was found and what is expected.
+    """Turns msgspec's message into an error that names the full path, what was found and what is expected.
 
-    msgspec writes `[...]` for a key of a mapping with free keys; the first one that is refused alone is the one.
+    msgspec writes `[...]` for a key of a mapping with free keys; the first key that is invalid by itself is taken.
     """
     matched = _PROBLEM.fullmatch(told)
     problem, at_key, path = matched.groups() if matched else (told, None, None)
@@ -276,12 +276,12 @@ def _complaint(told: str, data: Any, form: Any, file: object, where: str) -> Inp
 
 
 def _told(problem: str, value: Any, kind: Any) -> tuple[str, str]:
-    """What is wrong with a value, and what to write."""
+    """Returns what is wrong with a value, and what to write instead."""
     described = _description(kind)
     if problem.startswith("Invalid enum value"):
         known = [word for k in _alternatives(kind) if typing.get_origin(k) is typing.Literal for word in k.__args__]
         if described and "?" not in suggestion(value, [word for word in known if len(str(word)) > 1]):
-            return f"unknown value {value!r}", f"write {described}"  # of one letter, a unit, nothing is a misspelling
+            return f"unknown value {value!r}", f"write {described}"  # one-letter units have no misspellings
         return f"unknown value {value!r}", suggestion(value, known)
     if problem == "Number out of range" or problem.startswith("Integer value out of range"):
         return "is too large", "write a finite number"
@@ -319,7 +319,7 @@ def _joined(where: str, name: str) -> str:
 
 
 def _alternatives(kind: Any) -> list[Any]:
-    """The members of a union, without annotations."""
+    """Returns the members of a union, without annotations."""
     origin = typing.get_origin(kind)
     if origin is Annotated:
         return _alternatives(typing.get_args(kind)[0])
@@ -329,7 +329,7 @@ def _alternatives(kind: Any) -> list[Any]:
 
 
 def _description(kind: Any) -> str:
-    """What an annotation says of the values."""
+    """Returns the description in an annotation, or an empty text."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         own = [meta.description for meta in args[1:] if isinstance(meta, Meta) and meta.description]
@@ -341,14 +341,14 @@ def _description(kind: Any) -> str:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    """Types of the keys of a form; empty for other types."""
+    """Returns the types of the keys of a form; empty for other types."""
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return {}
     return typing.get_type_hints(kind, include_extras=True)
 
 
 def _keys(kind: Any) -> list[str]:
-    """Keys of the forms of a type."""
+    """Returns the keys of the forms in a type."""
     return [name for k in _alternatives(kind) for name in _hints(k)]
 
 
@@ -358,7 +358,7 @@ def _expected_keys(kind: Any) -> str:
 
 
 def _entry_type(kind: Any, index: int) -> Any:
-    """Type of an entry of a list or tuple."""
+    """Returns the type of an entry of a list or tuple."""
     for k in _alternatives(kind):
         args = typing.get_args(k)
         if typing.get_origin(k) is list:
@@ -369,7 +369,7 @@ def _entry_type(kind: Any, index: int) -> Any:
 
 
 def _culprit(value: abc.Mapping[Any, Any], kind: Any) -> Any:
-    """The key of a mapping that is refused, itself or for its value."""
+    """Returns the first key of a mapping that is invalid or has an invalid value."""
     for key, entry in value.items():
         try:
             msgspec.convert({key: entry}, kind)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mohamjax.mapper import ExhaustiveProgress, MapperProgress
     from mohamjax.search import Progress
 
-SILENCE_S = 3.0  # after which a step is announced that may be over at once
+SILENCE_S = 3.0  # of silence, after which a step that may be short is announced
 
 _PAUSE_S = 2.0  # between lines about the same step
 
@@ -22,34 +22,34 @@ _PAUSE_S = 2.0  # between lines about the same step
 class ProgressLines:
     """A listener of searches that writes a line every two seconds.
 
-    A search goes on when nobody reads standard error any more; then nothing is written.
+    If standard error breaks, the search goes on and nothing is written.
     """
 
     def __init__(self) -> None:
         self._told_at = 0.0
         self._compiled: set[str] = set()
-        self._begun: tuple[float, int, float] | None = None  # an evaluation: when, and how far it was
-        self._answering = False  # a what-if question that takes a while
+        self._begun: tuple[float, int, float] | None = None  # start of an evaluation: time, entries, share done
+        self._answering = False  # whether a what-if question takes long enough to be shown
 
     def line(self, text: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays."""
         with contextlib.suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)
 
     def announce(self, text: str) -> None:
-        """A step begins that cannot tell how far it is."""
+        """Announces a step that cannot tell how far it is."""
         self.line(text)
 
     def _show(self, step: str, parts: list[str], done: float, total: float, left: float | None, *, final: bool) -> None:
-        """How far a step is.
+        """Prints how far a step is: at its end, and before at most every two seconds.
 
         Args:
-            step: its name.
-            parts: what is told of it.
+            step: name of the step.
+            parts: texts to print.
             done: work done, in any unit.
-            total: work there is.
-            left: seconds left, if that is known.
-            final: it is done.
+            total: all work, in the same unit.
+            left: seconds left, or None if unknown.
+            final: whether the step is done.
         """
         del done, total
         now = time.monotonic()
@@ -58,19 +58,19 @@ class ProgressLines:
             self._told_at = now
 
     def _tell_compiled(self, what: str, seconds: float) -> None:
-        """Once, what it took to compile, if it took anything: most is compiled beside the mapper."""
+        """Prints the time of compiling, once, unless it is about zero: most is compiled while the mapper runs."""
         if what not in self._compiled and seconds >= 0.05:
             self._compiled.add(what)
             self.line(f"{what} in {seconds:.1f} s")
 
     def mapping(self, progress: MapperProgress) -> None:
-        """How far the layer mapper is."""
+        """Shows how far the layer mapper is."""
         if progress.compile_s:
             self._tell_compiled("compiled the mapper", progress.compile_s)
         rate = progress.evaluations / max(progress.seconds - progress.compile_s, 1e-9)
         if progress.evaluations:
             pace = [f"{rate:,.0f} mappings/s"]
-        else:  # all of them lay in the cache, or the program is still being compiled
+        else:  # all sets were in the cache, or the program is still being compiled
             pace = [] if progress.done == progress.problems else ["compiling"]
         self._show(
             "mapper",
@@ -82,7 +82,7 @@ class ProgressLines:
         )
 
     def evaluation(self, progress: BatchProgress) -> None:
-        """How far an evaluation of many files is."""
+        """Shows how far an evaluation of many files is."""
         if not progress.share:
             self._show("evaluation", [f"{progress.read:,} entries read"], 0.0, 1.0, None, final=False)
             return
@@ -104,9 +104,9 @@ class ProgressLines:
         )
 
     def answering(self, done: int, total: int) -> None:
-        """How far the evaluations of a what-if question are; nothing where they take no longer than three seconds."""
+        """Shows how far the evaluations of a what-if question are, if they take more than three seconds."""
         now = time.monotonic()
-        # The first of them were compiled, too: they do not count for the speed.
+        # The first evaluations include compiling: they do not count for the speed.
         self._begun = self._begun or (now, done, 0.0)
         seconds, fresh = now - self._begun[0], done - self._begun[1]
         left = (total - done) / fresh * seconds if fresh else None
@@ -123,7 +123,7 @@ class ProgressLines:
         )
 
     def exporting(self, what: str) -> Callable[[int, int], None]:
-        """How far the writing of many files is; nothing where it takes no longer than three seconds."""
+        """Returns a function that shows how far the writing of many files is, if it takes more than three seconds."""
         began, told = time.monotonic(), False
 
         def progress(done: int, total: int) -> None:
@@ -137,7 +137,7 @@ class ProgressLines:
         return progress
 
     def enumeration(self, progress: ExhaustiveProgress) -> None:
-        """How far an enumeration is."""
+        """Shows how far an enumeration is."""
         rate = progress.evaluations / max(progress.seconds, 1e-9)
         self._show(
             "enumeration",
@@ -153,7 +153,7 @@ class ProgressLines:
         )
 
     def progress(self, progress: Progress, generations: int) -> None:
-        """How far the co-optimiser is."""
+        """Shows how far the co-optimiser is."""
         self._tell_compiled("compiled", progress.compile_s)
         done = progress.generation
         rate = progress.fresh_evaluations / max(progress.seconds, 1e-9)
@@ -173,5 +173,5 @@ class ProgressLines:
 
 
 def duration(seconds: float) -> str:
-    """Seconds or minutes, to read at a glance."""
+    """Formats a duration in seconds, or in minutes from 100 s on."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

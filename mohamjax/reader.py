@@ -1,4 +1,4 @@
-"""Checked reading of text files and YAML: every complaint names the file, the key path and the remedy."""
+"""Checked reading of text files and YAML: every error names the file, the key path and the remedy."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ from mohamjax.text import several
 T = TypeVar("T")
 
 MOST_DIGITS = 250
-"""Digits of an integer: within the range of floats in any base."""
+"""Most digits of an integer, which keeps it within the range of floats in any base."""
 
-_LONG = 200  # signs of a word that is compared with others
+_LONG = 200  # most characters of a word that is compared with others
 
 NO_UNICODE = "a text holds half a character (a lone surrogate)"
 
 _MOST_NODES = 10**6
 
 MAX_TEXT = 1 << 28
-"""Bytes of a text file that is read whole: JSON, CSV."""
+"""Most bytes of a text file that is read whole: JSON, CSV."""
 
 MAX_YAML = 1 << 20
-"""Bytes of a YAML file, which takes ten seconds per MiB."""
+"""Most bytes of a YAML file, which takes ten seconds per MiB to read."""
 
 MAX_LINE = 1 << 24
-"""Characters of a line of a file that is read line by line."""
+"""Most characters of a line, in a file that is read line by line."""
 
 MAX_LINES_BYTES = 1 << 32
-"""Characters of such a file, unpacked."""
+"""Most bytes of such a file, and most characters when unpacked."""
 
 _MOST_LINES = 10**7
 
 
 class _Strict:
-    """A safe loader of PyYAML that refuses what would be lost in silence or take the machine down.
+    """A safe loader of PyYAML that refuses what would be lost silently or exhaust the machine.
 
-    That is a key written twice (PyYAML takes the last), integers that no float holds, texts that are no Unicode (a lone
-    surrogate), a node inside itself, and aliases that stand for more than `_MOST_NODES` nodes: a few hundred bytes can
-    stand for more than any memory holds.
+    It refuses a key written twice (PyYAML takes the last), integers that no float holds, texts that are not Unicode (a
+    lone surrogate), nodes that contain themselves, and aliases that stand for more than `_MOST_NODES` nodes: a few
+    hundred bytes can stand for more than any memory holds.
     """
 
     def get_single_node(self: Any) -> yaml.Node | None:
-        """The document's node graph, checked before anything is built of it."""
+        """Returns the document's node graph, checked before anything is built from it."""
         node = super().get_single_node()  # type: ignore[misc]
         if node is not None:
             _count_nodes(node, {})
         return node
 
     def construct_yaml_float(self: Any, node: yaml.ScalarNode) -> float:
-        """A number; one with an exponent is an integer where it is whole, so that 1e3 is a size like any other."""
+        """Returns a number; a whole one with an exponent is an integer, so that 1e3 can be a size."""
         value = super().construct_yaml_float(node)  # type: ignore[misc]
         whole = "e" in node.value.lower() and abs(value) < 2**53 and value == int(value)
         return int(value) if whole else value
 
     def construct_yaml_int(self: Any, node: yaml.ScalarNode) -> int:
-        """An integer of at most `MOST_DIGITS` digits."""
+        """Returns an integer of at most `MOST_DIGITS` digits."""
         try:
             check_digits(node.value)
         except ValueError as error:
@@ -80,14 +80,14 @@ class _Strict:
 
 
 class StrictLoader(_Strict, yaml.SafeLoader):
-    """As `_Strict`, in Python, with PyYAML's words on what is wrong."""
+    """The strict loader in pure Python, with the error messages of PyYAML."""
 
 
 _QuickBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class QuickLoader(_Strict, _QuickBase):
-    """As `StrictLoader`, several times as fast where PyYAML has libyaml, whose complaints are other ones."""
+    """The strict loader, several times as fast if PyYAML has libyaml, whose error messages differ."""
 
 
 for _loader in (StrictLoader, QuickLoader):
@@ -103,11 +103,11 @@ def _refusal(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
 
 
 def _count_nodes(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many nodes a node stands for, aliases counted each time; refuses what `StrictLoader` refuses.
+    """Counts the nodes that a node stands for, each alias again; refuses what `StrictLoader` refuses.
 
     Args:
         node: The node.
-        known: Counts by node identity, of those around it 0.
+        known: Counts by node identity; 0 for the nodes that enclose this one.
     """
     if id(node) in known:
         if not known[id(node)]:
@@ -140,7 +140,7 @@ def check_digits(text: str) -> None:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be written: escapes can make lone surrogates, which are no characters."""
+    """Returns whether a text can be encoded: escapes can make lone surrogates, which are no characters."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -149,14 +149,14 @@ def is_unicode(text: str) -> bool:
 
 
 def found(path: str | os.PathLike[str], *, folder: bool | None = None) -> bool:
-    """Whether there is a file or folder of that name; unlike `pathlib`, no name and no rights make it fail.
+    """Returns whether there is a file or folder of that name; unlike in `pathlib`, impossible names raise no error.
 
     Args:
         path: The path; one that cannot exist (too long, a NUL inside) does not.
         folder: True asks for a folder, False for a regular file, None for anything.
 
     Raises:
-        InputError: A folder on the way cannot be looked into.
+        InputError: A folder on the path cannot be searched.
     """
     try:
         mode = os.stat(path).st_mode
@@ -174,20 +174,20 @@ def found(path: str | os.PathLike[str], *, folder: bool | None = None) -> bool:
 def open_file(path: str | os.PathLike[str], kind: str, most: int, smaller: str = "") -> BinaryIO:
     """Opens a regular file of limited size for reading; every reader of a user's file goes through here.
 
-    Devices and pipes are refused before they are opened: they may have no end, or nobody who writes them.
+    Devices and pipes are refused before they are opened: they may never end, or have no writer.
 
     Args:
         path: The file; a link is followed.
-        kind: What it should be, for complaints, such as `JSON file`.
+        kind: What it should be, for error messages, such as `JSON file`.
         most: The largest size in bytes.
-        smaller: How to make it smaller, for complaints.
+        smaller: How to make it smaller, for error messages.
 
     Raises:
         InputError: If it is missing, a folder, no regular file, unreadable or too large.
     """
 
     def opened(name: str, flags: int) -> int:
-        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe put there meanwhile must not hang either
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # if it is a pipe by now, opening must not hang
 
     try:
         _check_regular(os.stat(path), path, kind)
@@ -224,21 +224,21 @@ def _check_regular(status: os.stat_result, path: object, kind: str) -> None:
 
 
 def read_text(path: str | os.PathLike[str], kind: str, most: int = MAX_TEXT) -> str:
-    """The text of a file, without a byte order mark.
+    """Returns the text of a file, without a byte order mark.
 
     Args:
         path: The file.
-        kind: What it should be, for complaints, such as `JSON file`.
+        kind: What it should be, for error messages, such as `JSON file`.
         most: The largest size in bytes.
 
     Raises:
-        InputError: If `open_file` refuses it, or it is unreadable or no UTF-8 text.
+        InputError: If `open_file` refuses it, or it is unreadable or not UTF-8 text.
     """
     return read_utf8(path, kind, most).decode()
 
 
 def read_utf8(path: str | os.PathLike[str], kind: str, most: int = MAX_TEXT) -> bytes:
-    """As `read_text`, yet the text in UTF-8."""
+    """Returns the text as `read_text` does, but as UTF-8 bytes."""
     try:
         with open_file(path, kind, most) as stream:
             data = stream.read(most).removeprefix(codecs.BOM_UTF8)
@@ -252,16 +252,16 @@ def read_utf8(path: str | os.PathLike[str], kind: str, most: int = MAX_TEXT) -> 
 
 
 def read_lines(path: str | os.PathLike[str], kind: str, most: int = MAX_LINES_BYTES) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a text file that may be gzipped, blank ones left out; one at a time is in memory.
+    """Yields the numbered lines of a text file that may be gzipped, without blank ones; one at a time is in memory.
 
     Args:
         path: The file.
-        kind: What it should be, for complaints, such as `.jsonl file`.
+        kind: What it should be, for error messages, such as `.jsonl file`.
         most: The largest size in bytes, packed or unpacked.
 
     Raises:
-        InputError: If `open_file` refuses it, it is no UTF-8 text, a broken gzip file, or unpacks to more than `most`;
-            a line is too long.
+        InputError: If `open_file` refuses it, it is not UTF-8 text, is a broken gzip file, unpacks to more than `most`,
+            or has a line that is too long.
     """
 
     def too_much(what: str, item: str | None = None) -> InputError:
@@ -293,11 +293,11 @@ def read_lines(path: str | os.PathLike[str], kind: str, most: int = MAX_LINES_BY
 def read_yaml(
     path: str | pathlib.Path, loader: type[StrictLoader] | type[QuickLoader] = StrictLoader
 ) -> dict[Any, Any]:
-    """Read a YAML file whose top is a mapping.
+    """Reads a YAML file whose top is a mapping.
 
     Args:
         path: The file.
-        loader: Knows more tags, if need be.
+        loader: The loader; a subclass may know more tags.
 
     Raises:
         InputError: If the file is missing, unreadable, empty, no YAML, or no mapping at its top.
@@ -327,18 +327,18 @@ def read_yaml(
 
 
 def read_table(text: str, file: object) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
-    """A CSV text with a header; lines may end as on any system.
+    """Reads a CSV text with a header; lines may end as on any system.
 
     Args:
         text: The content.
-        file: Where it comes from, for complaints.
+        file: Source of the text, for error messages.
 
     Returns:
-        The columns' names, and the rows: (line number, text by column, empty where the line ends early).
+        The names of the columns, and the rows: (line number, text by column, empty if the line is too short).
 
     Raises:
-        InputError: A column comes twice. While the rows are read: one has more entries than the header, or an entry
-            is longer than anything sensible.
+        InputError: A column occurs twice. While the rows are read: a row has more entries than the header, or an entry
+            is too long.
     """
     reader = csv.reader(io.StringIO(text, newline=None))
 
@@ -371,7 +371,7 @@ def read_table(text: str, file: object) -> tuple[list[str], Iterator[tuple[int, 
 
 
 def type_name(value: object) -> str:
-    """What a value of a document is called."""
+    """Returns the name of the type of a value, as error messages call it."""
     names = {
         dict: "mapping",
         list: "list",
@@ -385,7 +385,7 @@ def type_name(value: object) -> str:
 
 
 def count_asked(value: object, argument: str, remedy: str) -> int:
-    """A number of things that a caller asks for, 1 at least; otherwise a complaint about the argument."""
+    """Returns a count that a caller gives, at least 1; otherwise raises an `InputError` about the argument."""
     number = whole(value)
     if number is None or number < 1:
         raise InputError(f"is {value!r:.40}", argument=argument, remedy=remedy)
@@ -393,7 +393,7 @@ def count_asked(value: object, argument: str, remedy: str) -> int:
 
 
 def whole(value: object) -> int | None:
-    """An integer of Python, NumPy or JAX as one of Python; None for anything else, True and False among it."""
+    """Returns an integer of Python, NumPy or JAX as a Python int; None for anything else, also for True and False."""
     if isinstance(value, bool):
         return None
     try:
@@ -403,11 +403,11 @@ def whole(value: object) -> int | None:
 
 
 def file_like(path: str | os.PathLike[str], endings: Sequence[str] = ()) -> str | None:
-    """A file beside one that does not exist, of nearly the same name; None where there is none.
+    """Returns a file with nearly the name of one that does not exist, in the same folder; None if there is none.
 
     Args:
-        path: of the file that does not exist.
-        endings: such as `.yaml`, which the other file may have where this one has none.
+        path: path of the file that does not exist.
+        endings: endings, such as `.yaml`, that the other file may have if `path` has none.
     """
     path = pathlib.Path(path)
     try:
@@ -425,32 +425,32 @@ def file_like(path: str | os.PathLike[str], endings: Sequence[str] = ()) -> str 
 
 
 def closest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """The known word that is nearest to another one, None where none is at least so alike (`difflib`).
+    """Returns the known word that is most like `word`; None if no similarity is at least `least` (`difflib`).
 
-    Comparing takes the square of the lengths, so that long words are cut or left out.
+    The time grows with the square of the lengths, so long words are cut or left out.
     """
     short = [one for one in known if len(one) <= _LONG]
     return next(iter(difflib.get_close_matches(word[:_LONG], short, 1, least)), None)
 
 
 def closest_name(word: str, known: Iterable[str]) -> str | None:
-    """`closest` of names of which there may be very many, as of tensors: the first thousands are looked at."""
+    """Returns `closest` among very many names, such as those of tensors: only the first 5000 are compared."""
     return closest(word, itertools.islice(known, 5000), 0.5)
 
 
 def suggestion(word: object, known: Iterable[str], what: str = "known") -> str:
-    """A remedy for a word that is none of `known`: the closest one, or all of them."""
+    """Returns a remedy for a word that is none of `known`: the closest one, or all of them."""
     known = [str(k) for k in known]
     close = closest(str(word), known)
     return f"{what}: {', '.join(known)}" if close is None else f"did you mean {close!r}?"
 
 
 def as_given(given: Any, name: str, kind: type[T], load: Callable[[str], T]) -> T:
-    """An argument that is an object or the path of a file: as it is, or read.
+    """Returns an argument that is an object as it is, or reads it if it is the path of a file.
 
     Args:
         given: the argument.
-        name: its name, for complaints.
+        name: its name, for error messages.
         kind: class of the object.
         load: reads the file.
 
@@ -473,10 +473,10 @@ def choice(
     item: str | None = None,
     argument: str | None = None,
 ) -> str:
-    """`value` if it is one of `known`.
+    """Returns `value` if it is one of `known`.
 
     Raises:
-        InputError: If it is not, with the closest known word.
+        InputError: If it is not; the error names the closest known word.
     """
     if not isinstance(value, str) or value not in known:
         remedy = suggestion(value, known, several(what))

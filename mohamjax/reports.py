@@ -1,4 +1,4 @@
-"""Reports in files: results folders read, made into one page, and written."""
+"""Reports in files: reads results folders, makes one page of them, and writes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mohamjax.page.document import plotting_library
 from mohamjax.schedule.decision import decide
 
 DETAILS = 512
-"""Designs that a report shows whole: all of a front with the default archive, in about 3 MB."""
+"""Number of designs that a report shows in detail: all of a front of the default size, in about 3 MB."""
 
 
 def write_report(
@@ -31,22 +31,23 @@ def write_report(
     title: str | None = None,
     technology: Technology | Sequence[Technology] | None = None,
 ) -> pathlib.Path:
-    """Writes one HTML page of results folders that needs no network.
+    """Writes one HTML page of results folders, which needs no internet.
 
     Reads front.csv, history.csv, config.yaml, designs.json (which it evaluates again in double precision), and
-    bounds.json where there is one; of `search` and `codesign` alike.
+    bounds.json if there is one. The folders may be those of `search` and of `codesign`.
 
     Args:
         folders: results folders, at least one.
         out: the page.
-        details: designs that are shown whole, over all folders: schedule, shares and mappings. The others are on the
-            front and in the table.
-        designs: `design_id`s that are shown whole in any case, in every folder that has them, or as `FOLDER/ID` in one.
-        target: a target as `decide` takes it: the designs that it names in each folder are shown whole and called so,
-            and the page opens on the one that it recommends. For results of `search`.
-        title: of the page; default the titles of the results.
-        technology: energy and area tables of the designs, or those of all folders, of which each takes its own;
-            default the packaged ones, or those that the results hold.
+        details: number of designs shown in detail (schedule, shares, mappings), over all folders. The others are only
+            on the front and in the table.
+        designs: `design_id`s that are shown in detail in any case, in every folder that has them, or as `FOLDER/ID` in
+            one.
+        target: a target as for `decide`: the designs that it names in each folder are shown in detail with their roles,
+            and the page opens on the recommended one. Only for results of `search`.
+        title: title of the page; default the titles of the results.
+        technology: energy and area tables of the designs, or several, of which each folder takes its own; default the
+            packaged ones, or those that the results hold.
 
     Returns:
         The path of the page.
@@ -57,7 +58,7 @@ def write_report(
     """
     if not folders:
         raise InputError("no results folder is named", item="report", remedy="name the results folder of a search")
-    plotting_library()  # what is missing is told before the work is done
+    plotting_library()  # if it is missing, fails before the work is done
     files = [read_results(folder, kinds=("search", "codesign")) for folder in folders]
     prepare_folder(pathlib.Path(out).parent)
     always = _wanted(dict(zip(_names(files), files, strict=True)), designs)
@@ -73,7 +74,7 @@ def write_report(
 
 
 def _wanted(files: abc.Mapping[str, ResultFiles], designs: Sequence[str]) -> list[tuple[str, str]]:
-    """Name of the results and `design_id` of the designs that are named as `ID` or `FOLDER/ID`."""
+    """Returns (name of the results, `design_id`) of the designs that are given as `ID` or `FOLDER/ID`."""
     listed = {(name, str(row["design_id"])) for name, one in files.items() for row in one.front}
     wanted = []
     for design in designs:
@@ -86,7 +87,7 @@ def _wanted(files: abc.Mapping[str, ResultFiles], designs: Sequence[str]) -> lis
 
 
 def _targeted(files: ResultFiles, target: str | None) -> dict[str, int]:
-    """Rows of the designs that a target names, by what it calls them, the one to open on first."""
+    """Returns the rows of the designs that a target names, by role; the page opens on the first."""
     if target is None:
         return {}
     if files.kind != "search":
@@ -100,7 +101,7 @@ def _targeted(files: ResultFiles, target: str | None) -> dict[str, int]:
 
 
 def _own(files: ResultFiles, given: Sequence[Technology]) -> Technology | None:
-    """The technology of a folder, out of those that are given: the one whose hash it states."""
+    """Returns the given technology whose hash the folder states; if it states none, the only one given; or None."""
     stated = files.config.get("technology_hash")
     fitting = next((one for one in given if technology_hash(one) == stated), None)
     return given[0] if fitting is None and stated is None and len(given) == 1 else fitting
@@ -129,25 +130,25 @@ def _result(
 
 
 def _names(files: Sequence[ResultFiles]) -> list[str]:
-    """Names of the folders, numbered where several are called the same."""
+    """Returns the names of the folders, numbered if several have the same name."""
     plain = [one.folder.resolve().name or str(one.folder) for one in files]
     return [f"{name} ({plain[: k + 1].count(name)})" if plain.count(name) > 1 else name for k, name in enumerate(plain)]
 
 
 def _plainly(value: Any) -> str:
-    """A value of a file without its braces."""
+    """Formats a value from a file without braces."""
     return " ".join(f"{key} {own}" for key, own in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _technology(config: abc.Mapping[str, Any]) -> str:
-    """The name of a packaged technology, or the file that was named, and the hash of its figures."""
+    """Returns the name of a packaged technology, or of the file that was given, and the hash of its figures."""
     stated = str(config.get("technology_hash", ""))
     name = technology_called(stated) or pathlib.PurePath(str(_table(config, "inputs").get("technology") or "")).name
     return f"{name} (figures {stated[:12]})" if name else stated
 
 
 def _facts(files: ResultFiles, designs: ResultDesigns) -> list[tuple[str, str]]:
-    """What a reader asks first about where results come from; the rest is in `config.yaml`, which the page holds."""
+    """Returns the main facts on the origin of results; the page also holds `config.yaml`, which has the rest."""
     config, last = files.config, files.history[-1]
     search, versions = _table(config, "search"), _table(config, "versions")
     package = ", ".join(f"{key} {_plainly(value)}" for key, value in _table(config, "package").items())

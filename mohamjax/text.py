@@ -1,4 +1,4 @@
-"""Text for people: tables in a fixed-width font, numbers of things."""
+"""Formatting of text: tables in a fixed-width font, counts and amounts."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ _GAP = 2  # spaces between two columns
 
 
 def several(noun: str) -> str:
-    """The plural of a noun that does not end in a hiss, as `templates`, `entries` and `ways`."""
+    """Returns the plural of a noun that does not end in a sibilant: `templates`, `entries`, `ways`."""
     return re.sub(r"([^aeiou])y$", r"\1ie", noun) + "s"
 
 
 def plural(number: int, noun: str) -> str:
-    """So many of something, as `1 template` and `2,000 templates`."""
+    """Returns a count with its noun: `1 template`, `2,000 templates`."""
     return f"{number:,} {noun if number == 1 else several(noun)}"
 
 
 def amount(value: float) -> str:
-    """An amount, such as cycles: four digits below 1,000, whole from there on, an exponent from 1e15 on."""
+    """Formats an amount, such as cycles: four digits below 1,000, whole from there on, an exponent from 1e15 on."""
     if abs(value) < 1000:
         return f"{value:.4g}"
     return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.6g}"
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Names that come more than once, in the order in which they do for the second time."""
+    """Returns the names that occur more than once, in the order of their second occurrences."""
     seen: set[str] = set()
     twice: dict[str, None] = {}
     for name in names:
@@ -38,22 +38,22 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def is_numeric(cells: Sequence[str]) -> bool:
-    """Whether all cells of a column are numbers or empty."""
+    """Returns whether all cells of a column are numbers or empty."""
     return all(re.fullmatch(r"[-+.,e\d]*", cell) for cell in cells)
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text of at most so many characters; only a word that is longer than that is broken."""
+    """Wraps a text into lines of at most `width` characters; only words that are longer are broken."""
     return textwrap.wrap(text, max(1, width), break_on_hyphens=False) or [""]
 
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """Columns of text under a heading: numbers to the right, words to the left.
+    """Formats rows as columns under a heading, numbers aligned to the right, words to the left.
 
     Args:
         rows: cells, the heading first; all rows of one length.
-        width: characters that a line may have; default any number. Cells are wrapped between words to keep it. Columns
-            that do not fit then follow in a table below, which repeats the first column, so that nothing is lost.
+        width: most characters of a line; default no limit. Cells are wrapped between words to fit. Columns that still
+            do not fit follow in a table below, which repeats the first column.
     """
     columns = list(zip(*rows, strict=True))
     if width is None:
@@ -76,7 +76,7 @@ def _longest_word(cells: Sequence[str]) -> int:
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Widths of columns that together keep a width: the widest column gives first, and a word is broken at last."""
+    """Returns widths of columns that together fit `width`: the widest column shrinks first, words break last."""
     widths = [max(map(len, column)) for column in columns]
     for least in ([_longest_word(column) for column in columns], [1] * len(columns)):
         while sum(widths) + _GAP * (len(widths) - 1) > width:
@@ -88,7 +88,7 @@ def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
 
 
 def _drawn(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    """The table of columns of given widths."""
+    """Returns a table of columns of given widths."""
     numeric = [is_numeric(column[1:]) for column in columns]
 
     def lines(row: Sequence[str]) -> list[str]:

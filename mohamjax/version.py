@@ -7,4 +7,4 @@ import time
 __version__ = "0.1.0"
 
 STARTED = time.time()
-"""When this process began to import the package, seconds since the epoch: what changed later does not run."""
+"""When this process began to import the package, in seconds since the epoch; it does not run later changes."""

@@ -1,4 +1,4 @@
-"""The command line. A file per verb has its options and what it does; the rest of the package does the work."""
+"""The command line: a module per verb adds its options and runs it; the rest of the package does the work."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["command", "main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line, from anywhere.
+    """Runs the command line within the calling process.
 
     Args:
-        argv: arguments; default those of the process.
+        argv: arguments; by default those of the process.
 
     Returns:
         The exit code.
     """
-    from mohamjax.cli import entry  # late: it imports for a while, and `command` must be listening by then
+    from mohamjax.cli import entry  # imported late: it takes a while, and Ctrl-C must be handled by then
 
     return entry.main(argv)
 
 
 def command() -> NoReturn:
-    """Runs the command line as a process of its own."""
-    gc.set_threshold(300_000, 20, 50)  # imports and tracing make objects that live on: few of them are in cycles
+    """Runs the command line and ends the process with its exit code."""
+    gc.set_threshold(300_000, 20, 50)  # imports and tracing make long-lived objects, few of them in cycles
     try:
         listen()
         code = main()

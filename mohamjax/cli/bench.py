@@ -1,4 +1,4 @@
-"""The verb `bench`: what this machine does, beside what is known of another one."""
+"""The verb `bench`: measures this machine and compares it with committed figures of another one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_parser(verbs: options.Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Measures and prints ten lines."""
+    """Measures, and prints the figures as a table or as JSON."""
     from mohamjax.benchmark import bench
     from mohamjax.cli.outputs import probe
 
@@ -57,12 +57,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def bench_lines(found: Bench) -> list[str]:
-    """What `mohamjax bench` prints of a benchmark: the machine, a table, and the sources of other numbers."""
+    """Returns the lines that `mohamjax bench` prints: the machine, a table, and the sources of committed figures."""
 
     def number(value: float | None) -> str:
         return "" if value is None else f"{value:,.0f}"
 
-    sources: list[str] = []  # each is told once, by its number
+    sources: list[str] = []  # each is printed once; rows refer to it by its number
     rows = [
         ["", "here", "elsewhere"],
         ["mapper: compile [s]", f"{found['mapper']['compile_s']:.1f}", ""],

@@ -135,7 +135,7 @@ def _searched(arguments: argparse.Namespace, terminal: Terminal, search: Hardwar
 
 
 def _draw(terminal: Terminal, result: CodesignResult, folder: pathlib.Path) -> None:
-    """The figures of a search. What hinders them costs no results."""
+    """Draws the figures of a search; an `InputError` while drawing is only a warning."""
     try:
         _save_figures(result, folder)
     except InputError as error:

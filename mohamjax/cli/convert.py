@@ -1,4 +1,4 @@
-"""The verb `convert`: schedules and costs as other tools write them, into our formats."""
+"""The verb `convert`: turns schedules and costs of other tools into the formats of this package."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
-    """What the schedules are for; their layers are mapped once the file is found to be sound."""
+    """Returns the application and the hardware of a schedule; `tables` maps layers only when it is called."""
     from mohamjax.api import map_layers
     from mohamjax.io.importers import Target
     from mohamjax.mapper.random_mappings import sample_mappings
@@ -97,7 +97,7 @@ def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Reads the file of others and writes ours; one warning says what was not in it."""
+    """Converts the file; a single warning lists what it does not state."""
     from mohamjax.io import dump_json
     from mohamjax.io.importers import read_allocation, read_cost_table, read_layer_table
 

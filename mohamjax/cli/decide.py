@@ -1,4 +1,4 @@
-"""The verb `decide`: which design of a front keeps a target, and what one step further would cost."""
+"""The verb `decide`: which designs of a front meet a target, and what the next steps would cost."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def add_parser(verbs: options.Verbs) -> None:
 
 
 def several_folders(arguments: argparse.Namespace, unknown: Sequence[str]) -> str:
-    """What is said to who names several folders before the target; empty where that is not what is wrong.
+    """Returns the error message for several folders before the target; empty if the mistake is another one.
 
     Args:
-        arguments: as they were read.
-        unknown: what was left over.
+        arguments: the parsed arguments.
+        unknown: arguments that the parser does not know.
     """
     folders, target = [arguments.folder, arguments.target, *unknown[:-1]], unknown[-1]
     if any(word.startswith("-") for word in unknown) or not set("<>=") & set(target):
@@ -40,7 +40,7 @@ def several_folders(arguments: argparse.Namespace, unknown: Sequence[str]) -> st
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Prints the designs; the exit code is 0 where some keep the target, 1 where none does."""
+    """Prints the designs that meet the target; the exit code is 1 if there is none."""
     from mohamjax.io.results_reader import built_in, read_results
     from mohamjax.schedule.decision import decide
     from mohamjax.schedule.recommended import remarks

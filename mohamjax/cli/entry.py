@@ -1,8 +1,8 @@
 """The command line: parses options, calls the package, and prints.
 
-Results go to standard output, progress and warnings to standard error. Exit codes: 0 done, 2 bad input or what the
-system refuses (one line that says what is wrong and how to mend it), 1 an error in mohamjax itself, 130 stopped by hand
-before there was anything to keep.
+Results go to standard output, progress and warnings to standard error. Exit codes: 0 done; 1 an error in mohamjax
+itself, or no design meets the target of `decide`; 2 bad input or an error of the operating system (one line says what
+is wrong and how to fix it); 130 stopped by hand, even if partial results were written.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _VERBS: dict[str, ModuleType] = {
     "bench": bench,
     "warm": warm,
 }
-"""Each has `add_parser`, which adds the verb with its options, and `run`, which returns the exit code."""
+"""Each module has `add_parser`, which adds the verb with its options, and `run`, which returns the exit code."""
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line, with all verbs."""
+    """Returns the parser of the command line, with all verbs."""
     parser = options.Parser(
         prog="mohamjax",
         description="Multi-objective hardware-mapping co-optimisation of multi-chiplet, multi-tenant DNN accelerators.",
@@ -75,12 +75,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _use_compile_cache(arguments: argparse.Namespace) -> None:
-    """Keeps compiled programs in the user's cache folder."""
+    """Keeps compiled programs in the user's cache folder, unless the user has switched that off."""
     if getattr(arguments, "no_compile_cache", False):
         return
     from mohamjax.runtime.programs import use_cache
 
-    with contextlib.suppress(InputError):  # without, everything works, only later
+    with contextlib.suppress(InputError):  # everything works without the cache, only more slowly
         use_cache()
 
 
@@ -88,30 +88,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line.
 
     Args:
-        argv: arguments; default those of the process.
+        argv: arguments; by default those of the process.
 
     Returns:
         The exit code.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed before we came
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, for as long as we live
+        if getattr(sys, name) is None:  # it was closed before this process started
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, open until the process ends
     try:
         code = _done(argv)
-    except SystemExit as end:  # argparse has said what there was to say
+    except SystemExit as end:  # argparse has printed its message
         raise SystemExit(_flushed(end.code if isinstance(end.code, int) else 0)) from None
     return _flushed(code)
 
 
 def _flushed(code: int) -> int:
-    """The exit code, once standard output has taken everything."""
+    """Flushes standard output; returns `code`, or 2 if that fails and no error has been printed yet."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         _let_go(sys.stdout)
     except (OSError, ValueError) as error:
         _let_go(sys.stdout)
-        if code in (0, STOPPED):  # otherwise one line has been said already
+        if code in (0, STOPPED):  # otherwise an error has been printed already
             reason = getattr(error, "strerror", None) or str(error)
             remedy = "name a file with --out"
             _complain(InputError(f"cannot be written ({reason})", item="standard output", remedy=remedy))
@@ -120,7 +120,7 @@ def _flushed(code: int) -> int:
 
 
 def _let_go(stream: TextIO) -> None:
-    """Sends what is left in a stream nowhere: Python must not complain about it at exit."""
+    """Redirects a broken stream to the null device, so that Python prints no error about it at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -130,7 +130,7 @@ def _complain(error: InputError) -> None:
 
 
 def _done(argv: Sequence[str] | None) -> int:
-    """Parses and runs; every complaint is told here."""
+    """Parses the arguments, runs the verb, prints any error, and returns the exit code."""
     hush(False)
     parser = make_parser()
     arguments, unknown = parser.parse_known_args(argv)
@@ -144,7 +144,7 @@ def _done(argv: Sequence[str] | None) -> int:
         _use_compile_cache(arguments)
         with Terminal() as terminal:
             code = _VERBS[arguments.verb].run(arguments, terminal)
-            # Results of what was stopped are not those that were asked for: a script must not take them for whole.
+            # The results of a stopped command are incomplete, which scripts must be able to see.
             return STOPPED if terminal.was_stopped and not code else code
     except InputError as error:
         _complain(error)
@@ -153,11 +153,11 @@ def _done(argv: Sequence[str] | None) -> int:
         say("mohamjax: stopped by hand")
         return STOPPED
     except BrokenPipeError:
-        # The reader of our output has gone; nothing is left to say, and Python must not say it at exit.
+        # The reader of standard output has exited: this is no error, and Python must not print one at exit.
         _let_go(sys.stdout)
         return 0
     except (OSError, UnicodeEncodeError) as error:
-        # What no reader or writer of ours has put better: a full disk, or a terminal that lacks a character.
+        # No reader or writer has turned it into an `InputError`: a full disk, or a terminal that lacks a character.
         name = getattr(error, "filename", None)
         reason = getattr(error, "strerror", None) or str(error)
         remedy = "check the path, its rights and the disk" if isinstance(error, OSError) else "set PYTHONUTF8=1"

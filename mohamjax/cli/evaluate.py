@@ -1,4 +1,4 @@
-"""The verb `evaluate`: mappings, schedules and designs from files."""
+"""The verb `evaluate`: evaluates mappings, schedules and designs from files."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _add_designs(kinds: options.Verbs) -> None:
 
 
 def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
-    """The inputs of an evaluation, one file or very many."""
+    """Adds the input files, one or very many, and the options for many."""
     parser.add_argument(
         "file",
         nargs="+",
@@ -207,14 +207,14 @@ def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def _single(arguments: argparse.Namespace, *asked: object) -> bool:
-    """Whether one file is evaluated by itself; `arguments.file` is then that file, and no list.
+    """Returns whether one file is evaluated by itself; if so, `arguments.file` becomes that file instead of a list.
 
-    JSON lines, arrays and results folders go into a table of entries, unless something is asked for that such a table
-    does not have.
+    JSON lines, arrays and results folders go into a table of entries, unless an option asks for something that such a
+    table does not have.
 
     Args:
-        arguments: of the verb.
-        asked: values of the options for that; None and False where they are not given.
+        arguments: the parsed arguments.
+        asked: values of these options; None, False and empty lists are options that were not given.
     """
     from mohamjax.io import is_batch, one_file
 
@@ -229,12 +229,12 @@ def _single(arguments: argparse.Namespace, *asked: object) -> bool:
 
 
 def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: object) -> int:
-    """Any number of files of any mix of formats into one table.
+    """Evaluates any number of files, of mixed formats, into one table; returns the exit code.
 
     Args:
-        arguments: of the verb.
-        terminal: for progress.
-        single: options that are for one file, by name.
+        arguments: the parsed arguments.
+        terminal: shows the progress.
+        single: values of options that are for one file only, by name.
     """
     from mohamjax.io import evaluate_files, find_inputs
 
@@ -279,13 +279,13 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
 
 _ONE_FILE = "name a single JSON, JSON lines or npz file or a results folder, without --resume or a table as arrays"
 
-_MOST_NAMED = 4  # files that were passed over
+_MOST_NAMED = 4  # passed-over files whose names are printed
 
-_MOST_TOLD = 20  # broken entries that are told one by one
+_MOST_TOLD = 20  # broken entries that are reported one by one
 
 
 def _tell_broken(broken: Sequence[str]) -> None:
-    """Warns of broken entries of one file."""
+    """Warns about the broken entries of one file."""
     for text in broken[:_MOST_TOLD]:
         warn(text)
     if len(broken) > _MOST_TOLD:
@@ -332,7 +332,7 @@ def _evaluate_mappings(arguments: argparse.Namespace, terminal: Terminal) -> int
 
 
 def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """The loop nests of `mappings/1` files, on templates."""
+    """Evaluates the loop nests of `mappings/1` files on templates; returns the exit code."""
     from mohamjax.hardware import load_package, load_templates
     from mohamjax.io import evaluate_nests, rows_text
 
@@ -422,7 +422,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
 def _write_designs(
     arguments: argparse.Namespace, rows: Sequence[DesignRow], evaluated: Evaluated | None, ending: str
 ) -> None:
-    """Writes objectives of the designs of one file as its name says."""
+    """Writes the objectives of the designs of one file in the format `ending`."""
     from mohamjax.io import evaluation_csv, rows_text, schedules_document
 
     if ending == "csv":
@@ -460,7 +460,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
     if arguments.explain or arguments.design:
-        from mohamjax.io.results_reader import design_called  # it imports the search
+        from mohamjax.io.results_reader import design_called  # imported late: it imports the search
 
         arguments.explain = arguments.explain and design_called(arguments.file, arguments.explain)
         arguments.design = [design_called(arguments.file, name) for name in arguments.design]
@@ -478,7 +478,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if told is None or arguments.out is not None:
         _write_designs(arguments, rows, evaluated, ending)
     if told is not None:
-        # Who asks for an explanation and names no file for the table wants the explanation alone.
+        # Without --out, only the explanation is printed; with --out -, the table takes standard output.
         stream = sys.stderr if arguments.out == "-" else sys.stdout
         stream.write(json.dumps(told, indent=1) + "\n" if arguments.json else explanations_text(told))
     asked = {"--trace": arguments.trace, "--timeloop": arguments.timeloop, "--periods-out": arguments.periods_out}
@@ -509,7 +509,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _evaluated(
     arguments: argparse.Namespace, terminal: Terminal, technology: Technology | None, wanted: Sequence[str] = ()
 ) -> tuple[list[DesignRow], Evaluated | None]:
-    """What `io.evaluate_designs` says of the one file that is given; warns of slow buffers."""
+    """Evaluates the designs of the one input file (`io.evaluate_designs`); warns about slow buffers."""
     from mohamjax.io import evaluate_designs
 
     with terminal.waiting(f"evaluating {arguments.file}"):
@@ -530,15 +530,15 @@ def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Evaluated | 
 
 
 def _exit_code(arguments: argparse.Namespace, entries: int, valid: int, read: bool = True) -> int:
-    """0 as long as some file could be read, with --strict as long as every entry is valid; 2 otherwise.
+    """Returns 2 if no file could be read or, with --strict, if some entry is not valid; otherwise 0.
 
-    A broken entry is a row with its reason, and no error.
+    Without --strict, a broken entry is a row that says why, not an error.
     """
     return 2 if not read or (arguments.strict and valid < entries) else 0
 
 
 def _code_of(arguments: argparse.Namespace, rows: Sequence[DesignRow]) -> int:
-    """The exit code after the designs of one file."""
+    """Returns the exit code for the designs of one file."""
     return _exit_code(arguments, len(rows), sum(bool(row["valid"]) for row in rows))
 
 
@@ -548,7 +548,7 @@ def _count_designs(rows: Sequence[DesignRow]) -> None:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Evaluates what a file holds, by its kind."""
+    """Evaluates the files as the kind that was named."""
     kinds: dict[str, Callable[[argparse.Namespace, Terminal], int]] = {
         "mappings": _evaluate_mappings,
         "schedules": _evaluate_schedules,

@@ -1,4 +1,4 @@
-"""What the command line names: networks, templates, technologies."""
+"""Loads what the command line names: networks, templates, technologies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def application_of(arguments: argparse.Namespace) -> ApplicationModel:
-    """The networks that were named; what was noticed on the way is told."""
+    """Loads the named networks, and prints the warnings of reading them."""
     from mohamjax.workload import DEPTHWISE, load_scenario
 
     return load_scenario(
@@ -28,7 +28,7 @@ def application_of(arguments: argparse.Namespace) -> ApplicationModel:
 
 
 def templates_of(arguments: argparse.Namespace, application: ApplicationModel) -> tuple[Template, ...]:
-    """The templates that were named, or all that are packaged, in the width of operands that was asked for."""
+    """Loads the named templates, or all packaged ones, with the operand width of `--word-bits`."""
     from mohamjax.hardware import load_templates, packaged_templates, with_word_bits
 
     names = [n for n in (arguments.templates or "").split(",") if n]
@@ -40,14 +40,14 @@ def templates_of(arguments: argparse.Namespace, application: ApplicationModel) -
 
 
 def technology_of(arguments: argparse.Namespace) -> Technology:
-    """The technology that was named, or the packaged one."""
+    """Loads the named technology, or the packaged default."""
     from mohamjax.hardware import load_technology
 
     return load_technology(arguments.technology, static_energy=getattr(arguments, "static_energy", False))
 
 
 def warn_of_other_memory(templates: Sequence[Template], package: PackageParameters, technology: Technology) -> None:
-    """Says which templates name another off-chip memory than the package has, which is the one that counts."""
+    """Warns about templates whose own off-chip memory is replaced by the different memory of the package."""
     from mohamjax.hardware import DRAM_TYPES, with_memory
 
     memory = package.memory
@@ -65,7 +65,7 @@ def warn_of_other_memory(templates: Sequence[Template], package: PackageParamete
 
 
 def warn_of_slow_buffers(templates: Sequence[Template], technology: Technology) -> None:
-    """Says which buffers of a technology that was named are slower than the clock at their largest."""
+    """Warns about buffers of the templates that at their largest size are slower than the clock."""
     from mohamjax.hardware import slow_buffers
 
     slow = []

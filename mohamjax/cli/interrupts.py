@@ -1,8 +1,8 @@
-"""Ctrl-C in a process of our own: heard at any moment, any number of times, with one end.
+"""Handling of Ctrl-C in the process of the command line: at any moment, any number of times, always the same end.
 
-Left alone, Python loses an interrupt that comes in a callback whose exceptions nobody takes (garbage collection), lets
-an extension that is being imported make an `ImportError` of it, shows a traceback for one that comes while it leaves,
-and dies of one that comes after it has given the signal back.
+By default Python loses an interrupt that arrives in a callback whose exceptions are ignored (garbage collection), lets
+an extension module that is being imported turn it into an `ImportError`, prints a traceback for one that arrives during
+shutdown, and is killed by one that arrives after it has restored the signal's default handler.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from types import FrameType
 from typing import NoReturn
 
 STOPPED = 130
-"""Exit code of what was stopped by hand."""
+"""Exit code of a command that was stopped by hand."""
 
 _SOON_S = 0.02
 _at_once = False
-_IMPORTING = "<frozen importlib._bootstrap>"  # the file of the frames that import
+_IMPORTING = "<frozen importlib._bootstrap>"  # file name of the stack frames of an import
 
 
 def listen() -> None:
-    """From now on interrupts that come at a bad moment come again a little later.
+    """Handles interrupts from now on; one that arrives at a bad moment is sent again a little later.
 
-    Who started the process may have it ignore them (a shell, in the background): so it does.
+    If the parent process has had them ignored (a shell, for a job in the background), they stay ignored.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return
@@ -43,15 +43,15 @@ def listen() -> None:
 
 
 def leave_at_once() -> None:
-    """From now on the process waits for nobody when it ends: other processes may wait for it."""
+    """Lets the process end without waiting for its threads, because other processes may wait for it."""
     global _at_once
     _at_once = True
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process, once what waits for its end has been called; files must have been closed.
+    """Runs the exit functions and ends the process; files must have been closed.
 
-    What is stopped by hand waits for no thread that still compiles.
+    A process that was stopped by hand skips the exit functions and does not wait for threads that still compile.
 
     Args:
         code: exit code.
@@ -62,12 +62,12 @@ def leave(code: int) -> NoReturn:
         os._exit(code)
     if threading.active_count() > 1:
         sys.exit(code)
-    # Python would free all that there is, object by object, although the memory is the system's in a moment.
+    # Python would free all objects one by one, although the system takes back the memory in a moment.
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):  # a full disk, a closed stream or none: Python has its ways
+    except (OSError, ValueError, AttributeError):  # a full disk, or a closed or missing stream: Python handles it
         sys.exit(code)
     os._exit(code)
 

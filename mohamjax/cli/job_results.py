@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def unit_of(objective: str, time_unit: str) -> str:
-    """Unit of an objective of G#; empty for a number of jobs."""
+    """Returns the unit of an objective of G#; empty for a number or share of jobs."""
     times = ("makespan", "tardiness", "mean-end", "lateness")
     return time_unit if objective in times else {"energy": "J", "edp": f"J {time_unit}"}.get(objective, "")
 
@@ -54,16 +54,16 @@ _SETTINGS = (
 
 @dataclasses.dataclass(frozen=True)
 class Scheduled:
-    """Jobs, and what the methods made of them.
+    """Jobs and the schedules that the methods found.
 
     Attributes:
         table: the jobs.
         tenants: network of each job, "" for none.
-        fronts: what each method found, the best first.
-        bound: of the makespan.
-        title: the problem in a line.
+        fronts: the front of each method, the best first.
+        bound: lower bound of the makespan.
+        title: one line that describes the problem.
         first: name of the first objective.
-        drawn: those of the fronts that figures show: of the schedules that a table has itself some alone.
+        drawn: fronts that figures show: those of all methods, and of only some schedules given in the job table.
     """
 
     table: JobTable
@@ -82,14 +82,14 @@ def write_results(
     transfer: Transfer,
     arguments: argparse.Namespace,
 ) -> None:
-    """Writes all files of the folder, all or none of them, and draws the figures.
+    """Writes the files of the folder, all or none, and draws the figures.
 
     Args:
-        folder: that exists.
+        folder: an existing folder.
         done: the jobs and their schedules.
         rows: the rows of `methods.csv`, in the order of the fronts and their schedules.
-        transfer: what `transfer.json` hands on.
-        arguments: parsed.
+        transfer: content of `transfer.json`, for searches on other batches.
+        arguments: the parsed arguments.
     """
     import numpy as np
     import yaml
@@ -158,16 +158,16 @@ def write_results(
     files["transfer.json"] = dump_json(transfer_document(transfer))
     write_together({folder / name: text for name, text in files.items()})
     if not history:
-        (folder / "history.csv").unlink(missing_ok=True)  # of an earlier search
+        (folder / "history.csv").unlink(missing_ok=True)  # left by an earlier search
     if not arguments.no_figures:
         _figures(folder / "figures", done)
 
 
-_NO_FILE_NAME = r"[^\w.,+()-]+"  # what a schedule's name may have and a file's not
+_NO_FILE_NAME = r"[^\w.,+()-]+"  # characters that names of schedules may contain and file names may not
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
-    """Names of files for schedules, each its own, also where letters are not told apart: a second one has a number."""
+    """Returns file names for schedules, distinct even if case is ignored: a repeated name gets a number."""
     taken: set[str] = set()
     files = []
     for name in names:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mohamjax.schedule import Setup
     from mohamjax.workload import ApplicationModel, UniqueLayer
 
-_MOST_ENUMERATED = 10**8  # mappings of a layer on a template: minutes
+_MOST_ENUMERATED = 10**8  # mappings per layer and template, which takes minutes
 
 
 def add_parser(verbs: options.Verbs) -> None:
@@ -162,7 +162,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Refuses options that say nothing beside others."""
+    """Raises `InputError` for options that have no effect beside others."""
     if arguments.exhaustive:
         refuse("an enumeration needs no mappings of yours", "leave out either option", inject=arguments.inject)
         refuse(
@@ -196,7 +196,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _setup(arguments: argparse.Namespace) -> Setup:
-    """Networks and hardware; complains where some layer runs on no template."""
+    """Loads networks and hardware; raises `InputError` if some layer runs on no template."""
     from mohamjax.hardware import PackageParameters, load_package, with_memory
     from mohamjax.problem.design_problem import runnable
     from mohamjax.schedule import Setup
@@ -213,7 +213,7 @@ def _setup(arguments: argparse.Namespace) -> Setup:
 
 
 def _mapper(arguments: argparse.Namespace) -> MapperConfig:
-    """Sizes of the search; complains about an unknown budget, preset or method."""
+    """Returns the configuration of the search; raises `InputError` for an unknown budget, preset or method."""
     from mohamjax.mapper import check_baseline, mapper_preset
     from mohamjax.search import BUDGETS, Settings
 
@@ -233,7 +233,7 @@ def _mapped(
     config: MapperConfig,
     search: Callable[[Sequence[Template]], MappingTables],
 ) -> MappingTables:
-    """The Pareto sets, enumerated or by a search."""
+    """Returns the Pareto sets, enumerated or found by a search."""
     from mohamjax.mapper import Enumeration, over_one_axis
 
     layers, templates = setup.application.unique_layers, setup.templates
@@ -297,7 +297,7 @@ def _write(
 
 
 def _record(arguments: argparse.Namespace) -> dict[str, object]:
-    """What found the mappings, for the file: options that count, with their defaults."""
+    """Returns how the mappings were found, for the output file: the relevant options, with defaults filled in."""
     own = arguments.method is None and not arguments.exhaustive
     record: dict[str, object] = {"method": arguments.method or ("medea" if own else "exhaustive")}
     if own:
@@ -318,7 +318,7 @@ def _bounds(layer: UniqueLayer) -> str:
 
 
 def _draw_mappings(report: dict[str, Any], application: ApplicationModel, path: str) -> pathlib.Path:
-    """Parallel coordinates of the sets of the three unique layers with the most work."""
+    """Draws the sets of the three unique layers with the most work as parallel coordinates; returns the path."""
     import numpy as np
 
     from mohamjax.figures import save

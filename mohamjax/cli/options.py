@@ -59,16 +59,16 @@ _OPTIONS = {
     "weights": "--weights",
     "within": "--within",
 }
-"""Options by the arguments of the library that they become."""
+"""The option that sets each argument of the library."""
 
 _FORM = {"columns": "NAME", "vary": "V,V,..."}
-"""What stands after the key of an option that is a dictionary, where it is not the sizes of a shape."""
+"""Placeholders for the value of an option `KEY=VALUE`; that of any other option is `d,d,...`, the sizes of a shape."""
 
 _ADVICE = re.compile(r"(?:the )?argument `(\w+)(?:\[([^`]*)\])?(?:=([^`]*))?`")
 
 
 def as_option(argument: Argument) -> str | None:
-    """The option of the command line that an argument of the library stands for; None where there is none."""
+    """Returns the command-line option that sets an argument of the library; None if there is none."""
     name, key, value = argument.name, argument.key, argument.value
     if name not in _OPTIONS:
         return None
@@ -78,7 +78,7 @@ def as_option(argument: Argument) -> str | None:
 
 
 def with_option(error: InputError) -> InputError:
-    """A complaint of the library about an argument as one about an option of the command line."""
+    """Turns an error about an argument of the library into one about its command-line option, if it has one."""
     option = None if error.argument is None else as_option(error.argument)
     if option is None:
         return error
@@ -86,40 +86,40 @@ def with_option(error: InputError) -> InputError:
 
 
 def as_options(text: str) -> str:
-    """Prose of the library, with options of the command line in the place of the arguments that it recommends.
+    """Replaces the library arguments that a message names by command-line options.
 
-    Remedies, warnings and progress write "the argument `budget`", "the argument `budget=tiny`" and, of a dictionary,
+    Remedies, warnings and progress write "the argument `budget`", "the argument `budget=tiny`" and, for a dictionary,
     "the argument `shapes[x]`" or "the argument `shapes[x]=1,3,224,224`".
     """
     return _ADVICE.sub(lambda found: as_option(Argument(*found.groups())) or found[0], text)
 
 
 class Verbs(Protocol):
-    """Where verbs, or kinds of a verb, are added: what `ArgumentParser.add_subparsers` gives."""
+    """The object to which verbs, or kinds of a verb, are added: the result of `ArgumentParser.add_subparsers`."""
 
     def add_parser(self, name: str, *, help: str, description: str = ...) -> argparse.ArgumentParser:
-        """Adds one."""
+        """Adds a verb or kind, and returns its parser."""
         ...
 
 
 class Arguments(Protocol):
-    """What takes options: a parser, or a group of its help."""
+    """The object to which options are added: a parser, or a group in its help."""
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
-        """Adds one."""
+        """Adds an option."""
         ...
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains in one line, like everything else."""
+    """A parser that reports errors in one line, like the rest of the package."""
 
     def error(self, message: str) -> NoReturn:
-        """Ends the process with code 2."""
+        """Prints the message and ends the process with code 2."""
         self.exit(2, f"mohamjax: {message}; see {self.prog} --help\n")
 
 
 def shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """`NAME=d,d,...` of `--shape`."""
+    """Parses `NAME=d,d,...` of `--shape`."""
     name, _, dims = text.rpartition("=")
     try:
         sizes = tuple(int(d) for d in dims.split(","))
@@ -131,7 +131,7 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def positive(text: str) -> int:
-    """A whole number from 1."""
+    """Parses an integer of at least 1."""
     try:
         value = int(text)
     except ValueError:
@@ -142,12 +142,12 @@ def positive(text: str) -> int:
 
 
 def natural(text: str) -> int:
-    """A whole number from 0."""
+    """Parses an integer of at least 0."""
     return 0 if text.strip() == "0" else positive(text)
 
 
 def above_one(text: str) -> float:
-    """A number above 1."""
+    """Parses a finite number above 1."""
     try:
         value = float(text)
     except ValueError:
@@ -158,7 +158,7 @@ def above_one(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """A length of time."""
+    """Parses a finite number of seconds, at least 0."""
     try:
         value = float(text)
     except ValueError:
@@ -169,7 +169,7 @@ def seconds(text: str) -> float:
 
 
 def seed(text: str) -> int:
-    """A seed of `jax.random.key`."""
+    """Parses a seed of `jax.random.key`, 0 to 2^32 - 1."""
     try:
         value = int(text)
     except ValueError:
@@ -180,7 +180,7 @@ def seed(text: str) -> int:
 
 
 def rate(text: str) -> tuple[str, float]:
-    """`NAME=P` of `--rate`."""
+    """Parses `NAME=P` of `--rate`."""
     name, _, value = text.partition("=")
     try:
         rate = float(value)
@@ -192,7 +192,7 @@ def rate(text: str) -> tuple[str, float]:
 
 
 def weights(text: str) -> tuple[float, ...]:
-    """`W,W,W` of `--weights`: an exponent for each objective."""
+    """Parses `W,W,W` of `--weights`: an exponent for each objective."""
     try:
         values = [float(w) for w in text.split(",")]
     except ValueError:
@@ -203,12 +203,12 @@ def weights(text: str) -> tuple[float, ...]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """`NAME,NAME,...`."""
+    """Parses `NAME,NAME,...`."""
     return tuple(name.strip() for name in text.split(","))
 
 
 def add_workload(parser: Arguments) -> None:
-    """Adds how networks are read."""
+    """Adds the options for how networks are read."""
     parser.add_argument("--batch", type=positive, help="samples of every network that run at once (default 1)")
     parser.add_argument(
         "--shape",
@@ -238,7 +238,7 @@ TARGET_HELP = (
 
 
 def add_common(parser: Arguments, out: str, *, random: bool = False, inner: bool = False) -> None:
-    """Options of every verb; those of an `inner` verb leave alone what the outer one was given."""
+    """Adds the options of every verb; those of an `inner` parser keep values that were given to the outer one."""
 
     def default(value: object) -> object:
         return argparse.SUPPRESS if inner else value
@@ -255,7 +255,7 @@ def add_common(parser: Arguments, out: str, *, random: bool = False, inner: bool
 
 
 def add_hardware(parser: Arguments, *names: str) -> None:
-    """Adds templates (also under other names) and technology."""
+    """Adds `--templates` (with `names` as aliases), `--technology` and `--word-bits`."""
     parser.add_argument(
         *names,
         "--templates",
@@ -288,7 +288,7 @@ def add_no_pad(parser: Arguments) -> None:
 
 
 def add_static_energy(parser: Arguments) -> None:
-    """Adds whether leakage counts."""
+    """Adds `--static-energy`."""
     parser.add_argument(
         "--static-energy",
         action="store_true",
@@ -297,15 +297,15 @@ def add_static_energy(parser: Arguments) -> None:
 
 
 def refuse(reason: str, remedy: str = "leave it out", **given: object) -> None:
-    """Complains about the first of several options that was given.
+    """Raises an error if one of several options was given that do not apply here.
 
     Args:
-        reason: why it has nothing to say here, such as "is for an enumeration".
-        remedy: what to do about it.
-        given: names of options with `_` for `-`, and their values; None, False and empty ones were not given.
+        reason: why they do not apply, such as "is for an enumeration".
+        remedy: what the user can do.
+        given: values of the options by name, with `_` for `-`; None, False and empty values mean not given.
 
     Raises:
-        InputError: one was given.
+        InputError: an option was given; the error names the first one.
     """
     for name, value in given.items():
         if value:

@@ -1,4 +1,4 @@
-"""Where results go: files that are checked before the work is done, or standard output."""
+"""Output of results: to files, which are checked before the work begins, or to standard output."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from mohamjax.text import plural
 if TYPE_CHECKING:
     from mohamjax.io import Checkpoint, TimeloopExport
 
-_MOST_TOLD = 20  # mappings left out that are told one by one
+_MOST_TOLD = 20  # left-out mappings that are reported one by one
 
 
 _RESULTS = ("out", "trace", "periods_out", "nests", "csv", "figure")
-"""Options that name a file to be written, of all commands."""
+"""Options of any command that name an output file."""
 
 _NO_FILES = (*_RESULTS, "verb", "kind", "title")
 
 
 def keep_inputs_of(arguments: argparse.Namespace) -> None:
-    """Refuses a command of which a result would replace a file that it names elsewhere, before it does anything.
+    """Raises `InputError`, before any work, if an output of the command would replace a file that it also reads.
 
-    Whatever else is given counts as a name, so that no input of any command is forgotten; what is no file is none.
+    The value of every other option counts as a possible path, so that no input of any command is missed.
     """
     given = vars(arguments)
     named = [text for key, value in given.items() if key not in _NO_FILES for text in _texts(value)]
@@ -43,7 +43,7 @@ def keep_inputs_of(arguments: argparse.Namespace) -> None:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """The texts of an option's value, and their parts where they are lists with commas."""
+    """Yields the texts in an option's value, and the parts of those that are lists separated by commas."""
     if isinstance(value, str):
         yield from dict.fromkeys([value, *value.split(",")])
     elif isinstance(value, list | tuple):
@@ -52,7 +52,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def probe(path: str | None, item: str = "--out") -> None:
-    """Complains about a file that cannot be written before the work is done that would go there; names the option."""
+    """Checks before the work that a file can be written; if not, raises an `InputError` that names the option."""
     from mohamjax.io import prepare_folder
     from mohamjax.reader import found
 
@@ -65,14 +65,14 @@ def probe(path: str | None, item: str = "--out") -> None:
 
 
 def written_as(path: str | None, *known: str, item: str = "--out") -> str:
-    """As `io.written_as`, where `item` is the option that names the file."""
+    """Returns the ending from `io.written_as`; `item` is the option that names the file."""
     from mohamjax.io import written_as as written
 
     return written(path, *known, item=item)
 
 
 def write(path: str | None, text: str) -> None:
-    """To a file, atomically, or to standard output for None and `-`."""
+    """Writes to a file, atomically, or to standard output for None and `-`."""
     from mohamjax.io import write_text
 
     if path in (None, "-"):
@@ -82,7 +82,7 @@ def write(path: str | None, text: str) -> None:
 
 
 def tell_export(terminal: Terminal, what: str, exported: TimeloopExport, folder: str) -> None:
-    """Says what went into a folder for Timeloop, how to run it there, and what was left out."""
+    """Prints what was exported to a folder for Timeloop, how to run it there, and what was left out."""
     terminal.line(
         f"{plural(exported.written, what)} as Timeloop's files in {folder} ({plural(exported.files, 'file')}, "
         f"{exported.bytes / 1e6:,.1f} MB): run timeloop-model with "
@@ -97,11 +97,11 @@ def tell_export(terminal: Terminal, what: str, exported: TimeloopExport, folder:
 
 
 def default_folder(*words: str, seed: int) -> pathlib.Path:
-    """Where the results of a search go that names no folder; other seeds than 0 have folders of their own.
+    """Returns the default results folder of a search; seeds other than 0 have folders of their own.
 
     Args:
-        words: that name the search; empty ones are left out.
-        seed: of the search.
+        words: words that name the search; empty ones are left out.
+        seed: seed of the search.
     """
     return pathlib.Path("results") / "-".join([word for word in words if word] + ([f"seed{seed}"] if seed else []))
 
@@ -110,17 +110,17 @@ def default_folder(*words: str, seed: int) -> pathlib.Path:
 def results_folder(
     path: str | pathlib.Path, *, resume: bool = False, designs: str | None = None
 ) -> Iterator[pathlib.Path]:
-    """A folder that can be written, which no other search writes to meanwhile; what is replaced in it is told.
+    """Yields a writable folder, locked against other searches; warns if it holds results that will be replaced.
 
     Args:
-        path: of the folder, which is made where it does not exist. Where input is refused, one that was made is
-            removed, but none above it.
-        resume: a search is to go on in it, so it must exist. It need not hold a checkpoint: the search may have been
-            stopped before its first one, and then begins anew.
-        designs: file that the search takes designs from; it must not be the one that the folder will hold.
+        path: the folder. If it does not exist, it is created, and removed again (but no folder above it) when the
+            input is refused.
+        resume: continue a search in the folder, which must then exist. It need not hold a checkpoint: a search that
+            was stopped before its first one starts anew.
+        designs: file from which the search takes designs; must not be the `designs.json` of this folder.
 
     Raises:
-        InputError: it cannot be written, or there is nothing to go on with.
+        InputError: the folder cannot be written, or there is no search to resume.
     """
     from mohamjax.io import keep_inputs, locked_folder, prepare_folder
     from mohamjax.reader import found
@@ -143,13 +143,13 @@ def results_folder(
             yield folder
     except InputError:
         if not old:
-            with contextlib.suppress(OSError):  # there is something in it
+            with contextlib.suppress(OSError):  # it is not empty
                 folder.rmdir()
         raise
 
 
 def stopped(terminal: Terminal, checkpoint: Checkpoint, folder: pathlib.Path | None = None) -> int:
-    """Says what a search leaves that was stopped by hand, the results in `folder` where they are written; exit code."""
+    """Prints what a search that was stopped by hand leaves; `folder` has its results, if any. Returns the exit code."""
     if folder is not None:
         terminal.line(f"stopped by hand; the results are written, {_again(folder)}")
     elif checkpoint.kept:
@@ -164,7 +164,7 @@ def stopped(terminal: Terminal, checkpoint: Checkpoint, folder: pathlib.Path | N
 
 @contextlib.contextmanager
 def drawing(terminal: Terminal, folder: pathlib.Path) -> Iterator[None]:
-    """Figures of results in a folder. What hinders them costs no results, and they can be drawn again."""
+    """Guards the drawing of figures: after an `InputError` or Ctrl-C it only says how to draw them again."""
     terminal.announce("drawing figures")
     try:
         yield

@@ -1,4 +1,4 @@
-"""The verb `plot`: the figures of a results folder again."""
+"""The verb `plot`: draws the figures of a results folder again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `report`: results folders as one HTML page."""
+"""The verb `report`: makes one HTML page of results folders."""
 
 from __future__ import annotations
 

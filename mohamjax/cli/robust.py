@@ -35,15 +35,15 @@ def run(
     problem_of: Callable[..., DesignProblem],
     inputs_of: Callable[[argparse.Namespace, Any], dict[str, Any]],
 ) -> int:
-    """Searches, writes the results folder, and prints what each model gets.
+    """Searches, writes the results folder, and prints a row for each model; returns the exit code.
 
     Args:
-        arguments: of `search`.
-        terminal: told how it goes.
-        devices: of the search.
-        settings_of: settings from the arguments.
-        problem_of: the problem from the arguments.
-        inputs_of: what the command line named, for the record.
+        arguments: the parsed arguments of `search`.
+        terminal: shows the progress.
+        devices: devices to search on.
+        settings_of: makes the settings from the arguments.
+        problem_of: makes the problem from the arguments.
+        inputs_of: returns the inputs on the command line, for the record.
     """
     from mohamjax.io import CheckpointFile, mapping_cache, prepare_folder
     from mohamjax.problem.design_problem import runnable
@@ -166,7 +166,7 @@ def _draw(arguments: argparse.Namespace, terminal: Terminal, result: RobustResul
 
 
 def _table(result: RobustResult, rows: list[dict[str, Any]]) -> str:
-    """What the packages have on every model."""
+    """Returns a table with a row for each model: its price, and how many packages run it."""
     head = ["model", "role", "price", "runs on", "nominal packages"]
     body = []
     for row in rows:
@@ -183,7 +183,7 @@ def _table(result: RobustResult, rows: list[dict[str, Any]]) -> str:
 def _planned(
     arguments: argparse.Namespace, ensemble: Ensemble, problem: DesignProblem, settings: Settings, costs: list[Any]
 ) -> str:
-    """What a search would do and take: the text of `--dry-run`."""
+    """Returns the text of `--dry-run`: what a search would do, and the time and memory it would take."""
     mappings, designs = (sum(getattr(cost, name) for cost in costs) for name in ("mappings", "designs"))
     seconds, compile_s = (sum(getattr(cost, name) for cost in costs) for name in ("seconds", "compile_s"))
     if arguments.json:

@@ -1,4 +1,4 @@
-"""The verb `schedule`: independent jobs on given accelerators (G#)."""
+"""The verb `schedule`: schedules independent jobs on given accelerators (G#)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_METHODS = "gsharp,LPT-EFT,LPT-stall,HEFT,SJF-MET,FCFS-MET,SJF-OLB,FCFS-OLB"
 
-_MOST_SHOWN = 20  # schedules of a job table, the best, that are printed and drawn; files have all
+_MOST_SHOWN = 20  # best schedules of a job table that are printed and drawn; files hold all
 
 
 class _Problem(NamedTuple):
@@ -38,10 +38,10 @@ class _Problem(NamedTuple):
 
     Attributes:
         table: the jobs.
-        goals: what tenants want.
-        tenants: of each job, "" for nobody in particular.
-        title: in a line.
-        given: schedules that the job table has itself, by name.
+        goals: weights, deadlines and targets of the jobs.
+        tenants: tenant of each job, "" for none.
+        title: one line that describes the problem.
+        given: schedules given in the job table, by name.
     """
 
     table: JobTable
@@ -204,12 +204,12 @@ _OF_NETWORKS = ("batch", "shape", "skip_unknown", "depthwise")
 
 
 def _of_networks(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Options that say how jobs are made of networks."""
+    """Returns the options that say how jobs are made from networks, by name."""
     return {name: getattr(arguments, name) for name in (*_OF_NETWORKS, "sample", "pool")}
 
 
 def _batch(arguments: argparse.Namespace) -> JobBatch:
-    """Jobs from a CSV file or from networks."""
+    """Reads jobs from a CSV file, or makes them from the layers of networks."""
     from mohamjax.io.jobs import read_jobs
     from mohamjax.jobs.platform import POOLS, batch_of_layers
     from mohamjax.workload import packaged_networks
@@ -233,7 +233,7 @@ def _batch(arguments: argparse.Namespace) -> JobBatch:
 
 
 def _single(jobs: list[str] | None) -> str:
-    """The one file that is given; empty where there are several or none."""
+    """Returns the only file that is given; empty if there are several or none."""
     return jobs[0] if jobs is not None and len(jobs) == 1 else ""
 
 
@@ -243,7 +243,7 @@ def _table(
     platform: Platform,
     mapping: Callable[[MapperProgress], None],
 ) -> JobTable:
-    """The job table of a batch by the cost model that is asked for."""
+    """Returns the job table of a batch under the chosen cost model."""
     import jax
 
     from mohamjax.hardware import load_technology
@@ -282,7 +282,7 @@ def _problem(
     config: JobSearchConfig,
     transfer: Transfer | None,
 ) -> _Problem:
-    """What is to be scheduled; complains before the mapper runs where that can be."""
+    """Returns what is to be scheduled; checks as much as possible before the mapper runs."""
     from mohamjax.jobs import JobGoals, check_goals, check_size, check_transfer, preset_named
     from mohamjax.jobs.platform import PLATFORMS
 
@@ -350,7 +350,7 @@ def _problem(
 def _given(
     entries: Sequence[tuple[int | str, Placed | InputError]], arguments: argparse.Namespace, terminal: Terminal
 ) -> dict[str, Plan]:
-    """The schedules of a job table by name, `(of the table)` where a method is called so too; warns of broken ones."""
+    """Returns the schedules of a job table by name, `(of the table)` added if a method has it; warns of broken ones."""
     from mohamjax.jobs.heuristics import Plan
 
     plans: dict[str, Plan] = {}
@@ -365,7 +365,7 @@ def _given(
 
 
 def _told_otherwise(arguments: argparse.Namespace) -> str:
-    """What of a preset does not count since jobs, platform or cost model say it themselves, in one line; else empty."""
+    """Returns one line on settings of the preset that jobs, platform or cost model override; empty if none."""
     from mohamjax.jobs import preset_named
     from mohamjax.jobs.platform import PLATFORMS
 
@@ -418,7 +418,7 @@ def _scheduled(
     transfer: Transfer | None,
     folder: pathlib.Path | None,
 ) -> int:
-    """The methods, one after the other, and what there is to tell of them."""
+    """Runs the methods one after the other, writes and prints the results, and returns the exit code."""
     from mohamjax.jobs import (
         STARTED,
         check_problem,
@@ -499,7 +499,7 @@ def _scheduled(
 
 
 def _span(front: JobFront, objectives: tuple[str, ...], time_unit: str) -> str:
-    """What a method reached: the objectives of its schedule, or of a front from where to where each goes."""
+    """Returns what a method reached: the objectives of its schedule, or their ranges over its front."""
     parts = []
     for name in _shown(objectives):
         values = [one.objectives[name] for one in front.schedules]

@@ -1,4 +1,4 @@
-"""The verb `search`: the front of multi-chiplet systems for networks that run together."""
+"""The verb `search`: searches the front of multi-chiplet systems for networks that run together."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_parser(verbs: options.Verbs) -> None:
 
 
 def _add_first(parser: options.Arguments) -> None:
-    """Adds what most users need."""
+    """Adds the options that most users need."""
     parser.add_argument(
         "--budget", help="tiny, small (default) or paper (default with --preset moham): 300 generations of 250"
     )
@@ -79,7 +79,7 @@ def _add_first(parser: options.Arguments) -> None:
 
 
 def _add_hardware(parser: options.Arguments) -> None:
-    """Adds what chiplets and packages can be."""
+    """Adds the options for chiplets and packages."""
     options.add_hardware(parser)
     options.add_static_energy(parser)
     parser.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
@@ -93,7 +93,7 @@ def _add_hardware(parser: options.Arguments) -> None:
 
 
 def _add_goals(parser: options.Arguments) -> None:
-    """Adds what is minimised, over which models, and how many designs are kept."""
+    """Adds the options for objectives, application models, and the number of designs that are kept."""
     parser.add_argument(
         "--objectives",
         type=options.names,
@@ -142,7 +142,7 @@ def _add_goals(parser: options.Arguments) -> None:
 
 
 def _add_search(parser: options.Arguments) -> None:
-    """Adds how much is searched, how the search moves and begins, and when it ends."""
+    """Adds the options for the size of the search, its operators, its start and its end."""
     parser.add_argument(
         "--preset",
         default="default",
@@ -195,7 +195,7 @@ def _add_search(parser: options.Arguments) -> None:
 
 
 def _add_running(parser: options.Arguments) -> None:
-    """Adds devices and processes, and what is written or kept on the way."""
+    """Adds the options for devices, processes, checkpoints, outputs and the mapping cache."""
     spread.add_devices(parser, "spread the search: islands, or the evaluation of an only one,", processes=True)
     spread.add_processes(parser)
     parser.add_argument(
@@ -213,7 +213,7 @@ def _add_running(parser: options.Arguments) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    """The settings of a search: budget and preset, then what the command line changes."""
+    """Returns the settings of a search: those of budget and preset, changed by the other options."""
     import dataclasses
 
     from mohamjax.schedule.measures import of_frames
@@ -272,18 +272,18 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return dataclasses.replace(settings, **changes)
 
 
-_MOST_CHIPLETS = 16  # of a design, as MOHaM has it
+_MOST_CHIPLETS = 16  # per design, as in MOHaM
 
 
 def problem_of(
     arguments: argparse.Namespace, application: ApplicationModel, hinting: ApplicationModel
 ) -> DesignProblem:
-    """The problem of a search: the networks, and what the command line says of hardware and requirements.
+    """Returns the problem of a search: the networks, with hardware and requirements from the command line.
 
     Args:
-        arguments: of `search`.
+        arguments: the parsed arguments of `search`.
         application: the networks.
-        hinting: those whose element types decide on the width of words, if that is asked for.
+        hinting: networks whose element types set the word width with `--word-bits model`.
     """
     import dataclasses
 
@@ -293,7 +293,7 @@ def problem_of(
 
     package = preset_package(arguments.preset)
     if arguments.package is not None:
-        # What the file does not state is the preset's.
+        # The preset says what the file does not state.
         package = load_package(arguments.package, package)
     if arguments.contention is not None:
         package = dataclasses.replace(package, contention=arguments.contention)
@@ -309,7 +309,7 @@ def problem_of(
 
 
 def _injected(arguments: argparse.Namespace, problem: DesignProblem) -> DesignFile | None:
-    """The user's own designs, checked here for --dry-run too."""
+    """Returns the designs of --inject, checked here for --dry-run too; None without them."""
     from mohamjax.io import read_designs
     from mohamjax.search.injection import check_injected
 
@@ -455,7 +455,7 @@ def _searched(
         "ordering layers": "ordering_s",
         "drawing figures": "figures_s",
     }
-    # What did not happen, or would read 0.0 s, is left out.
+    # Steps that did not run, or would read 0.0 s, are left out.
     spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items() if timings[key] >= 0.05)
     terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
     early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
@@ -471,7 +471,7 @@ def _searched(
         decision = decide(front_rows(result.front), arguments.target, certificate)
     if arguments.json:
         summary = _summary(result, application, settings, roles, folder, timings)
-        # Of the front as it is written: refitted, and evaluated in double precision.
+        # These are for the front as written: refitted, and evaluated in double precision.
         volumes = {"hypervolume": result.hypervolume}
         if certificate is not None:
             volumes = {"hypervolume": certificate.hypervolume, "hypervolume_bound": certificate.most}
@@ -498,14 +498,14 @@ def _searched(
 
 
 def _print_front(arguments: argparse.Namespace, front: Any) -> None:
-    """The front on standard output, where its folder takes nothing more."""
+    """Prints the front on standard output, for when its folder cannot be written."""
     from mohamjax.io import front_csv, front_rows
 
     print(json.dumps({"front": front_rows(front)}) if arguments.json else front_csv(front), flush=True)
 
 
 def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dict[str, Any]:
-    """What the command line named, and the contents of its files: with it, a search can be repeated and checked."""
+    """Returns the inputs on the command line and hashes of their files, to repeat and check a search."""
     import hashlib
 
     from mohamjax.reader import found
@@ -560,7 +560,7 @@ def _summary(
 
 
 def _sizes(application: ApplicationModel, settings: Settings) -> dict[str, Any]:
-    """What is searched, in numbers."""
+    """Returns the size of the problem, with the budget and the seed."""
     return {
         "scenario": application.name,
         "layers": len(application.layers),
@@ -572,7 +572,7 @@ def _sizes(application: ApplicationModel, settings: Settings) -> dict[str, Any]:
 
 
 def _demands(requirements: Requirements, within: float | None) -> str:
-    """The requirements as they were read, in the form in which they are written, and the window of `--within`."""
+    """Returns the requirements as they were read, as YAML, and the window of `--within`."""
     import yaml
 
     window = "" if within is None else f"; latency within {within:g} times the least that any design can have"
@@ -584,7 +584,7 @@ def _demands(requirements: Requirements, within: float | None) -> str:
 
 
 def _plan(problem: DesignProblem, runs: Any, settings: Settings, cost: ExpectedCost) -> str:
-    """What a search would do and take: the text of `--dry-run`."""
+    """Returns the text of `--dry-run`: what a search would do, and the time and memory it would take."""
     application, templates = problem.application, problem.resolved.templates
     rows = [["network", "layers", "unique", "GMAC"]]
     for network in application.networks:

@@ -1,4 +1,4 @@
-"""Options about devices and processes, and what they ask for: which devices a verb runs on, and who talks."""
+"""Options for devices and processes: which devices a verb runs on, and which process prints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def _devices(text: str) -> int | str:
-    """`N` or `all`."""
+    """Parses `N` or `all`."""
     if text == "all":
         return text
     try:
@@ -35,7 +35,7 @@ _PATIENCE_S = 300.0
 
 
 def add_devices(parser: options.Arguments, what: str, *, processes: bool = False) -> None:
-    """Adds `--devices`; `what` says what is spread over them, `processes` whether a verb can be one of several."""
+    """Adds `--devices`; `what` says what is spread over them, `processes` whether the verb has --coordinator."""
     parser.add_argument(
         "--devices",
         type=_devices,
@@ -45,7 +45,7 @@ def add_devices(parser: options.Arguments, what: str, *, processes: bool = False
 
 
 def add_processes(parser: options.Arguments) -> None:
-    """Adds what makes a process one of several."""
+    """Adds the options that make this process one of several."""
     parser.add_argument(
         "--coordinator",
         metavar="HOST:PORT|auto",
@@ -65,10 +65,10 @@ def add_processes(parser: options.Arguments) -> None:
 
 
 def devices_of(arguments: argparse.Namespace) -> Devices | None:
-    """The devices that the option means.
+    """Returns the devices that `--devices` asks for; None without it.
 
     Raises:
-        InputError: there are not so many.
+        InputError: there are fewer devices.
     """
     if arguments.devices is None:
         return None
@@ -79,10 +79,10 @@ def devices_of(arguments: argparse.Namespace) -> Devices | None:
 
 @contextlib.contextmanager
 def joined(arguments: argparse.Namespace) -> Iterator[Devices | None]:
-    """The devices that the options mean; of several processes, those of all, and all but the first are quiet.
+    """Yields the devices that the options ask for, of all processes; all processes but the first are quiet.
 
     Raises:
-        InputError: there are not so many devices, or the processes do not come together.
+        InputError: there are fewer devices, or the processes cannot connect.
     """
     if arguments.coordinator is None:
         given = {name: getattr(arguments, name) is not None for name in ("processes", "process", "coordinator_timeout")}
@@ -106,14 +106,14 @@ def joined(arguments: argparse.Namespace) -> Iterator[Devices | None]:
         yield chosen_devices("all" if arguments.devices is None else arguments.devices)
     except InputError as error:
         if getattr(error, "is_shared", False):
-            jax.distributed.shutdown()  # all wait for each other
+            jax.distributed.shutdown()  # all processes have this error and wait for each other
         raise
     jax.distributed.shutdown()
 
 
 @contextlib.contextmanager
 def _silenced() -> Iterator[None]:
-    """Standard output goes nowhere: libraries that connect processes say so there, below Python."""
+    """Discards standard output, at the file descriptor: native libraries that connect processes print there."""
     sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -127,7 +127,7 @@ def _silenced() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held(devices: Devices | None, hold: Callable[[], contextlib.AbstractContextManager[T]]) -> Iterator[T | None]:
-    """What the first process holds, such as a locked folder; None in the others, who fail where it fails."""
+    """Yields what the first process holds, such as a locked folder; None in the others, which fail if it fails."""
     with contextlib.ExitStack() as stack:
         kept = None
 

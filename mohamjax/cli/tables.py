@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def fitted(rows: Sequence[Sequence[str]], stream: IO[str] | None = None) -> str:
-    """A table that fits the terminal; plain columns of any width where there is none.
+    """Returns a table that fits the terminal; without a terminal, columns of any width.
 
     Args:
         rows: cells, the heading first; all rows of one length.
@@ -25,7 +25,7 @@ def fitted(rows: Sequence[Sequence[str]], stream: IO[str] | None = None) -> str:
 
 
 def lines(text: str, stream: IO[str] | None = None) -> str:
-    """A sentence in lines that fit the terminal, broken between words; one line where there is none.
+    """Wraps a sentence between words to the width of the terminal; without a terminal, returns one line.
 
     Args:
         text: the sentence.
@@ -36,7 +36,7 @@ def lines(text: str, stream: IO[str] | None = None) -> str:
 
 
 def _width(stream: IO[str]) -> int | None:
-    """Columns of the terminal that a stream is shown on, None where it is shown on none."""
+    """Returns the width of the terminal behind a stream in characters; None if there is no terminal."""
     if not is_live(stream):
         return None
     from rich.console import Console
@@ -45,7 +45,7 @@ def _width(stream: IO[str]) -> int | None:
 
 
 def unit(values: Sequence[float], symbol: str) -> tuple[str, float]:
-    """Unit in which the smallest of the values has digits before the point, and the factor to it."""
+    """Returns the unit, down to pico, in which the smallest value is at least 1, and the factor to it."""
     for prefix, factor in (("", 1.0), ("m", 1e3), ("u", 1e6), ("n", 1e9)):
         if min(values) * factor >= 1:
             return prefix + symbol, factor
@@ -53,12 +53,12 @@ def unit(values: Sequence[float], symbol: str) -> tuple[str, float]:
 
 
 def digits(value: float) -> str:
-    """Four significant digits without an exponent."""
+    """Formats a value with four significant digits, or as a whole number from 10,000 on."""
     return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
 
 
 def landmark_table(landmarks: dict[str, int], front: Evaluated, bounds: Bounds) -> str:
-    """The designs of a front that one looks at first, beside the lower bounds of the scenario."""
+    """Returns a table of the landmarks of a front, beside the lower bounds of the scenario."""
     from mohamjax.io import front_rows
     from mohamjax.schedule.front import WINDOW
     from mohamjax.schedule.measures import DEFAULT, measure_named
@@ -103,11 +103,11 @@ _NOT_AGAIN = (
 
 
 def decision_table(decision: Decision, *, mapped_again: bool) -> str:
-    """The designs that keep a target, what the next step beyond the smallest would cost, or what is missed.
+    """Returns the designs that meet a target and what the next steps would cost, or what is missed.
 
     Args:
-        decision: what is told.
-        mapped_again: whether the search mapped layers again on chiplets that it came to use; if not, that is said.
+        decision: the decision.
+        mapped_again: whether the search mapped layers again on chiplets that it came to use; if not, a note says so.
     """
     from mohamjax.schedule.decision import power
 
@@ -150,7 +150,7 @@ def decision_table(decision: Decision, *, mapped_again: bool) -> str:
 
 
 def set_table(report: dict[str, Any], stream: IO[str] | None = None) -> str:
-    """The extremes of every Pareto set of a `mappings/1` document, and what its two latencies are."""
+    """Returns a table of the extremes of every Pareto set of a `mappings/1` document, and explains its latencies."""
     bandwidth = report["offchip_bytes_per_cycle"]
     limit = "one without limit" if bandwidth == "unlimited" else f"{bandwidth:g} GB/s"
     head = [
@@ -184,7 +184,7 @@ def set_table(report: dict[str, Any], stream: IO[str] | None = None) -> str:
 
 
 def choice_table(report: dict[str, Any], stream: IO[str] | None = None) -> str:
-    """The extremes of every network's front in a `mappings/1` document, and its choice of least delay times energy."""
+    """Returns a table of every network's front in a `mappings/1` document: extremes, and least delay times energy."""
     rows = [["network", "template", "choice", "on-chip [ms]", "at the interface [ms]", "energy [mJ]", "area [mm^2]"]]
     scores = {
         "fastest on-chip": lambda c: c["latency_cycles"],

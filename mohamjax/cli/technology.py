@@ -1,4 +1,4 @@
-"""The verb `technology`: those there are, and new ones from CACTI."""
+"""The verb `technology`: lists the packaged technologies, and makes new ones with CACTI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `templates`: those there are, what is in them, and one as Timeloop's input."""
+"""The verb `templates`: lists templates, shows one, or exports one as Timeloop's input."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Lists the templates, shows or exports one."""
+    """Lists the templates, or shows or exports one."""
     from mohamjax.hardware import (
         describe,
         example_yaml,

@@ -21,35 +21,35 @@ _hushed = False
 
 
 def hush(quiet: bool) -> None:
-    """Whether this process is one whose words another one says: it then tells nothing but its own complaints."""
+    """Sets whether this process is quiet because another one prints the same; it then prints only its own errors."""
     global _hushed
     _hushed = quiet
 
 
 def is_live(stream: IO[str]) -> bool:
-    """Whether what is written to the stream is seen on a terminal that can move its cursor."""
+    """Returns whether the stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
 class Terminal(ProgressLines):
-    """Progress on standard error.
+    """Prints progress on standard error.
 
-    A standard error that breaks (its reader has gone, the terminal is closed) ends no search: it is no longer told how
-    it goes. Use it as a context manager, or `close` it, so that the cursor is left in order.
+    If standard error breaks (its reader has exited, the terminal is closed), the search goes on without progress. Use
+    the object as a context manager, or `close` it, to restore the cursor.
 
     Attributes:
-        was_stopped: the user has stopped the command (Ctrl-C), although it goes on to write what it has; its exit code
-            then says so.
+        was_stopped: whether the user has stopped the command (Ctrl-C). It still writes what it has, and its exit code
+            says that it was stopped.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.was_stopped = False
         self._live = is_live(sys.stderr)
-        self._bars: Progress | None = None  # of the step at hand
+        self._bars: Progress | None = None  # of the current step
         self._step = ""
-        self._lasting = ""  # what stays of the step when it is over
-        self._lock = threading.RLock()  # a step that has been silent is announced from another thread
+        self._lasting = ""  # line to print when the step is over
+        self._lock = threading.RLock()  # another thread announces a step that has been silent
 
     def __enter__(self) -> Terminal:
         return self
@@ -58,16 +58,16 @@ class Terminal(ProgressLines):
         self.close()
 
     def line(self, text: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays."""
         self.close()
         say(text)
 
     def warn(self, text: str) -> None:
-        """A warning, above the bar of the step at hand."""
+        """Prints a warning, above the bar of the current step."""
         warn(text)
 
     def close(self) -> None:
-        """Ends the bar of the step at hand."""
+        """Ends the bar of the current step."""
         with self._lock:
             bars, self._bars, self._step = self._bars, None, ""
             if bars is not None:
@@ -79,7 +79,7 @@ class Terminal(ProgressLines):
 
     @contextlib.contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """A step that may be over at once: it is announced where nothing has been told of it for three seconds."""
+        """Wraps a step that may be short: announces it after three seconds without any output."""
         began, over = time.monotonic(), False
 
         def announce() -> None:
@@ -99,7 +99,7 @@ class Terminal(ProgressLines):
                 self.close()
 
     def _open(self, step: str, *columns: ProgressColumn, transient: bool = False) -> None:
-        """Begins a bar in the place of the last one."""
+        """Starts a bar in place of the last one."""
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn
 
@@ -114,7 +114,7 @@ class Terminal(ProgressLines):
         self._bars.add_task(step, total=None, parts="", left="")
 
     def _show(self, step: str, parts: list[str], done: float, total: float, left: float | None, *, final: bool) -> None:
-        """A bar where there is a terminal; takes the arguments of `ProgressLines._show`."""
+        """Shows a bar on a terminal, a line elsewhere; takes the arguments of `ProgressLines._show`."""
         with self._lock:
             if not self._live:
                 super()._show(step, parts, done, total, left, final=final)
@@ -140,7 +140,7 @@ class Terminal(ProgressLines):
     # What a search tells.
 
     def announce(self, text: str) -> None:
-        """A step begins that cannot tell how far it is."""
+        """Announces a step that cannot tell how far it is."""
         if not self._live or _hushed:
             self.line(text)
             return
@@ -152,7 +152,7 @@ class Terminal(ProgressLines):
 
 
 def say(text: str, *, always: bool = False) -> None:
-    """A line on standard error, if somebody still reads it, and unless another process says it."""
+    """Prints a line on standard error, if that is still open, and unless another process prints for this one."""
     if _hushed and not always:
         return
     with contextlib.suppress(OSError, ValueError):
@@ -160,5 +160,5 @@ def say(text: str, *, always: bool = False) -> None:
 
 
 def warn(text: str) -> None:
-    """A warning, one line."""
+    """Prints a warning in one line."""
     say(f"warning: {one_line(text)}")

@@ -1,4 +1,4 @@
-"""The verb `warm`: compiles what searches need, so that the first one finds it."""
+"""The verb `warm`: compiles the programs that searches need into the cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_parser(verbs: options.Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Compiles for one scenario after the other, and says how long each took."""
+    """Compiles for one scenario after the other, and prints how long each took."""
     from mohamjax.problem import DesignProblem
     from mohamjax.search import Settings, compile_search, preset_package
     from mohamjax.workload import SCENARIOS, load_scenario

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _SAMPLES = 1000
 
 _MOST = 10
-"""Parameters that are shown for each objective."""
+"""Number of parameters that are printed for each objective."""
 
 
 def _varied(text: str) -> tuple[str, str]:
-    """`NAME=V,V,...` of `--vary`."""
+    """Parses `NAME=V,V,...` of `--vary`."""
     name, _, values = text.partition("=")
     if not name or not values:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=V,V,... such as nop.interface_bandwidth=2,4,8")
@@ -37,7 +37,7 @@ def _varied(text: str) -> tuple[str, str]:
 
 
 def _spread(text: str) -> tuple[str, float]:
-    """`S` or `NAME=S` of `--uncertainty`."""
+    """Parses `S` or `NAME=S` of `--uncertainty`."""
     name, _, value = text.rpartition("=")
     try:
         spread = float(value)
@@ -49,7 +49,7 @@ def _spread(text: str) -> tuple[str, float]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the questions to a kind of `evaluate`."""
+    """Adds the options for what-if questions to a kind of `evaluate`."""
     group = parser.add_argument_group("what if the hardware were another (one question at a time)")
     group.add_argument(
         "--vary",
@@ -80,19 +80,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def asked(arguments: argparse.Namespace) -> bool:
-    """Whether a question was asked."""
+    """Returns whether a what-if question was asked."""
     return bool(arguments.vary or arguments.sensitivities or arguments.uncertainty)
 
 
 def check(arguments: argparse.Namespace, **others: object) -> None:
-    """Complains about options that do not go together, and about a folder that cannot be written.
+    """Checks that the options go together, and that the folder for figures can be written.
 
     Args:
-        arguments: all of them.
-        others: options of the kind that say nothing beside a question, by name.
+        arguments: the parsed arguments.
+        others: values of options that do not go with a question, by name.
 
     Raises:
-        InputError: some do not go together.
+        InputError: options do not go together, or the folder cannot be written.
     """
     questions = ("vary", "sensitivities", "uncertainty")
     given = [name for name in questions if getattr(arguments, name)]
@@ -119,7 +119,7 @@ def check(arguments: argparse.Namespace, **others: object) -> None:
 
 
 def refuse_beside(arguments: argparse.Namespace) -> None:
-    """Complains about a question beside inputs that go into one table of all; raises InputError."""
+    """Raises `InputError` if a question is asked about inputs that are evaluated into one table."""
     own = {name: getattr(arguments, name) for name in ("vary", "sensitivities", "uncertainty", "samples", "figures")}
     told = "does not go with several files, folders of them, --resume, or a table as arrays"
     refuse(told, "ask about one file or results folder, with a CSV file for its answer", **own)
@@ -131,12 +131,12 @@ def answer(
     rows: Sequence[DesignRow],
     evaluated: Evaluated | None,
 ) -> None:
-    """Answers the question about the valid designs of a file: a table, and figures where they are asked for.
+    """Answers the question about the valid designs of a file: writes a table, and figures if asked for.
 
     Args:
-        arguments: of the command line.
-        terminal: for progress.
-        rows: of `evaluate_designs`.
+        arguments: the parsed arguments.
+        terminal: shows the progress.
+        rows: rows from `evaluate_designs`.
         evaluated: the valid designs.
 
     Raises:
@@ -174,7 +174,7 @@ _SAME_NESTS = (
 def _answered(
     arguments: argparse.Namespace, candidates: Candidates, evaluated: Evaluated, progress: Told
 ) -> tuple[WhatIf | Sensitivities | Uncertainty, str]:
-    """The answer to the question, and what is said of it."""
+    """Returns the answer to the question, and the text to print about it."""
     from mohamjax import whatif
 
     if arguments.vary:
@@ -197,7 +197,7 @@ def _answered(
 
 
 def _strongest(found: Sensitivities, stream: IO[str]) -> str:
-    """The parameters that matter most for each objective, as a table for a stream."""
+    """Returns a table of the parameters that matter most for each objective, as wide as `stream`."""
     strong = found.strongest(_MOST)
     rows: list[tuple[str, ...]] = [("objective", "parameter", "elasticity", "5 %", "95 %")]
     for m, objective in enumerate(("latency", "energy", "area")):
@@ -212,7 +212,7 @@ def _strongest(found: Sensitivities, stream: IO[str]) -> str:
 
 
 def _certainty(found: Uncertainty) -> str:
-    """What a front is worth, in a line; designs that almost never survive are named."""
+    """Returns one line on how robust the nominal front is; names designs that almost never stay on it."""
     names = [str(name) for name in found.fragile]
     named = f": {', '.join(names[:10])}{' and others' if len(names) > 10 else ''}" if names else ""
     front = int(found.in_front.sum())

@@ -1,4 +1,4 @@
-"""The verb `workload`: the layers of networks."""
+"""The verb `workload`: prints the layers of networks."""
 
 from __future__ import annotations
 

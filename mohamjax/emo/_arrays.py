@@ -1,4 +1,4 @@
-"""How objectives enter the package: float dtype of the caller, NaN as +inf, few sizes."""
+"""Conversion of objectives on entry: the caller's float dtype, NaN as +inf, few array sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Array = TypeVar("Array", np.ndarray, jax.Array)
-"""Arrays of one library: functions that take those of NumPy return those of NumPy."""
+"""Arrays of one library: a function that is given NumPy arrays returns NumPy arrays."""
 
 
 def library_of(values: np.ndarray | jax.Array) -> types.ModuleType:
@@ -21,10 +21,10 @@ def library_of(values: np.ndarray | jax.Array) -> types.ModuleType:
 
 
 def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
-    """Double precision for the length of one call where the host hands in doubles.
+    """A context of double precision if the host passes doubles, else one that changes nothing.
 
-    `jnp.asarray` would round a float64 NumPy array to float32 and thereby make ties that the caller does not
-    have. The result is then a float64 array. JAX arrays and tracers have their dtype already and are left alone.
+    `jnp.asarray` would round a float64 NumPy array to float32 and so create ties that the caller does not have. In the
+    context the result is a float64 array. JAX arrays and tracers keep their dtype.
     """
     leaves = jax.tree.leaves(objectives)
     if any(isinstance(leaf, jax.Array) for leaf in leaves) or np.asarray(objectives).dtype != np.float64:
@@ -33,10 +33,10 @@ def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
 
 
 def check_shape(objectives: np.ndarray | jax.Array) -> None:
-    """Complains where objectives do not have two axes, or where there is no objective.
+    """Checks that objectives have two axes and at least one column.
 
     Raises:
-        ValueError: If so.
+        ValueError: If they do not.
     """
     if objectives.ndim != 2 or objectives.shape[1] == 0:
         raise ValueError(f"objectives: expected shape [N, M] with M >= 1, got {objectives.shape}")
@@ -56,9 +56,9 @@ def as_objectives(objectives: ArrayLike) -> jax.Array:
 
 
 def positive(objectives: Array) -> Array:
-    """Objectives of which logarithms can be taken: what costs nothing costs the smallest normal number of its dtype.
+    """Objectives of which logarithms can be taken: zeros become the smallest normal number of the dtype.
 
-    Such a design stays better than all that cost something, and finite, where the logarithm of 0 would shut it out.
+    A design of cost 0 so stays better than all others and finite; the logarithm of 0 would exclude it.
 
     Args:
         objectives: floats of any shape, not negative; NaN and +inf stay.
@@ -68,15 +68,15 @@ def positive(objectives: Array) -> Array:
 
 
 def measured(objectives: jax.Array, log: bool) -> jax.Array:
-    """The values between which distances are measured: the logarithms of objectives, or the objectives themselves."""
+    """The values on which distances are measured: logarithms of the objectives if `log`, else the objectives."""
     return jnp.log(positive(objectives)) if log else objectives
 
 
 def with_spare_rows(objectives: ArrayLike) -> np.ndarray:
     """`[N, M]` objectives with rows of +inf at the end, up to a power of two.
 
-    For functions that compile once per N, where sets of many sizes come one after the other: survival prefers every
-    finite row to these, and they add nothing to a hypervolume. An empty set stays empty.
+    It avoids compiling a function anew for every N of many sets. Survival prefers every finite row to the spare rows,
+    and they add nothing to a hypervolume. An empty set stays empty.
 
     Args:
         objectives: `[N, M]` floats.

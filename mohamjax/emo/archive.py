@@ -23,7 +23,7 @@ from mohamjax.runtime.struct import record
 Genes = TypeVar("Genes")
 """A pytree of arrays that describe individuals."""
 
-_CHUNK = 512  # rows entered at once: the work is O(B (C + _CHUNK)), linear in B
+_CHUNK = 512  # rows entered at a time; the work is O(B (C + _CHUNK)), linear in B
 
 
 @record
@@ -34,7 +34,7 @@ class Archive(Generic[Genes]):
         genes: pytree, every leaf `[C, ...]`: the design of every slot; meaningless where `valid` is False.
         objectives: `[C, M]` floats, minimised; +inf where `valid` is False.
         valid: `[C]` bool, slots in use; they come first.
-        thinned: `[]` int32, non-dominated designs given up so far because the archive was full.
+        thinned: `[]` int32, number of non-dominated designs dropped so far because the archive was full.
     """
 
     genes: Genes
@@ -52,7 +52,7 @@ def archive_init(
         capacity: C, at least twice the number of objectives, so that the extremes always have room.
         genes_example: pytree of one design (no leading axis), for its shapes and dtypes only.
         n_objectives: M.
-        dtype: Of the objectives.
+        dtype: Dtype of the objectives.
 
     Raises:
         ValueError: If the capacity cannot hold the extremes.
@@ -73,7 +73,7 @@ def archive_init(
 
 
 def archive_size(archive: Archive) -> jax.Array:
-    """Slots in use, `[]` int32. Vmappable."""
+    """Number of slots in use, `[]` int32. Vmappable."""
     return jnp.sum(archive.valid, dtype=jnp.int32)
 
 
@@ -86,17 +86,17 @@ def archive_update(
     log_crowding: bool = False,
     box: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Archive[Genes]:
-    """Enter a batch; jitted, B, C and M static, vmappable over archives.
+    """The archive after a batch has entered; jitted, B, C and M static, vmappable over archives.
 
-    A row enters if all its objectives are finite and no row of archive or batch dominates or (an earlier one)
-    equals it; rows that it dominates leave. If more than C remain, the row with the smallest crowding
-    distance leaves, its neighbours' distances are brought up to date, and so on until C remain. Distances are those of
-    `crowding_distance` over the remaining rows as one front; of equal ones the oldest slot leaves. The extremes of
-    every objective have infinite distance and stay. A design given up in this way is forgotten, hence a later one that
-    only it dominates may enter. With a box, the rows that reach furthest in it along some directions stay as well
-    (`emo.exclusive`; there are 1,024 directions, and at most C / 2 and C - 2 M such rows): along these the hypervolume
-    never falls. Large batches enter in chunks of 512 rows, in order, and the archive is thinned after each.
-    Accelerators take other steps (`emo.wide`) and keep the same rows.
+    A row enters if all its objectives are finite, no row of archive or batch dominates it, and no row of the archive or
+    earlier row of the batch equals it; rows that it dominates leave. If more than C remain, the row with the smallest
+    crowding distance leaves, the distances of its neighbours are updated, and so on until C remain. Distances are those
+    of `crowding_distance` over the remaining rows as one front; among equal distances the oldest slot leaves. The
+    extremes of every objective have infinite distance and stay. A design dropped in this way is forgotten, so a later
+    design that only it dominates may enter. With a box, the rows that reach furthest in it along some directions stay
+    as well (`emo.exclusive`; there are 1,024 directions, and at most C / 2 and C - 2 M such rows), so that the
+    hypervolume along these directions never falls. Large batches enter in chunks of 512 rows, in order, and the archive
+    is thinned after each chunk. On accelerators the steps differ (`emo.wide`), but the same rows are kept.
 
     Args:
         archive: From `archive_init` or an earlier update.
@@ -104,8 +104,8 @@ def archive_update(
         objectives: `[B, M]` floats, cast to the archive's dtype.
         log_crowding: static; thin by the crowding of the objectives' logarithms, which keeps a front over several
             orders of magnitude evenly filled. Objectives must then not be negative.
-        box: ideal and reference point, `[M]` each, the latter larger, in units of the objectives. With `log_crowding`
-            their logarithms are taken too.
+        box: ideal and reference point, `[M]` each, the latter larger, in units of the objectives; with `log_crowding`
+            their logarithms are used.
 
     Raises:
         ValueError: If the number of objectives is not that of the archive, or the genes have other shapes.
@@ -133,14 +133,14 @@ def archive_update(
     enter = functools.partial(_enter_chunks, log_crowding=log_crowding)
     wide = functools.partial(enter_chunks, log_crowding=log_crowding)
     after: Slots = by_platform(slots, rows, corners, cpu=enter, wide=wide)
-    # Only unused slots could still point at a row of the padding.
+    # Only unused slots can still point to a padded row.
     origin = jnp.where(after.valid, after.origin, 0)
     held = jax.tree.map(lambda old, add: jnp.concatenate([old, add])[origin], archive.genes, genes)
     return Archive(genes=held, objectives=after.objectives, valid=after.valid, thinned=after.thinned)
 
 
 def _enter_chunks(slots: Slots, chunks: Chunks, corners: jax.Array | None, *, log_crowding: bool) -> Slots:
-    """What `wide.enter_chunks` does, in the form for processors."""
+    """The same as `wide.enter_chunks`, in the form for CPUs."""
 
     def enter(slots: Slots, chunk: Chunks) -> tuple[Slots, None]:
         return _enter(slots, chunk, corners, log_crowding=log_crowding), None
@@ -154,12 +154,12 @@ def _enter(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_crowdi
     rows, source = batch
     capacity, chunk = kept.shape[0], rows.shape[0]
     candidate = jnp.all(jnp.isfinite(rows), axis=1)
-    # Unused slots and rejected rows are +inf, which covers no finite row.
+    # Unused slots and rejected rows are +inf, which cover no finite row.
     rows = jnp.where(candidate[:, None], rows, jnp.inf)
     beaten_by_kept = jnp.any(_covers(kept, rows), axis=0)
     covered = _covers(rows, rows)
     index = jnp.arange(chunk)
-    # Of equal rows, which cover each other, the first stays.
+    # Equal rows cover each other; the first of them stays.
     beaten_by_rows = jnp.any(covered & (~covered.T | (index[:, None] < index)), axis=0)
     enters = candidate & ~beaten_by_kept & ~beaten_by_rows
     # An entering row equals no kept row, so covering is dominance here.
@@ -169,7 +169,7 @@ def _enter(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_crowdi
     alive = jnp.concatenate([valid & ~leaves, enters])
     excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
     values = measured(objectives, log_crowding)
-    # Where nothing has to leave, as in most generations of a search whose archive is large, no ray is drawn.
+    # Rays are cast only if some row has to leave: in most generations of a search with a large archive none has to.
     guard = lax.cond(
         excess > 0, lambda: guarded(values, alive, corners, capacity), lambda: jnp.zeros(alive.shape, bool)
     )
@@ -189,9 +189,9 @@ def _covers(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _thin(objectives: jax.Array, alive: jax.Array, excess: jax.Array, guard: jax.Array) -> jax.Array:
-    """Take `excess` rows out of the `alive` ones, always the most crowded of those left; those of `guard` stay.
+    """The rows left after `excess` of the `alive` ones left, most crowded first, one at a time; `guard` rows stay.
 
-    Every objective is a doubly linked list of the alive rows in sorted order, so that a removal touches two
+    Every objective has a doubly linked list of the alive rows in sorted order, so that a removal updates two
     neighbours per objective instead of sorting anew.
     """
     n, m = objectives.shape

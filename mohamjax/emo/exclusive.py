@@ -1,9 +1,10 @@
-"""What rows alone add to the hypervolume, estimated along directions: survival and archives go by it.
+"""Exclusive hypervolume of rows, estimated along directions, for survival and archives.
 
-From the reference point a ray leaves in each of D directions. It ends where it leaves what a row dominates; the row
-with the longest ray holds the direction, and the volume behind the second longest is its own. Directions are the same
-in every program, so what holds one can only be replaced by what reaches further. One pass over all pairs of rows and
-directions, no loop over rows, and no order of additions that the compiler may choose.
+A ray starts at the reference point in each of D directions. For each row it ends where it leaves the region that the
+row dominates. The row with the longest ray holds the direction; the volume beyond the second longest ray is the row's
+own. Directions are the same in every program, so a holder can only be replaced by a row that reaches further. The
+estimate is one pass over all pairs of rows and directions, without a loop over rows, and the compiler cannot reorder
+its additions.
 
 Source: Deng and Zhang, "Approximating hypervolume and hypervolume contributions using polar coordinate", 2019; Shang,
 Ishibuchi and Ni, "R2-based hypervolume contribution approximation", 2020.
@@ -25,17 +26,17 @@ from mohamjax.runtime.blocks import in_fitting_blocks, steady_sum
 DIRECTIONS = 1024
 """Directions of survival: enough for populations of some hundreds, and few enough to cost little."""
 
-PAIRS = 1 << 19  # rows times directions that a processor looks at together: what its caches hold
-_WIDE_PAIRS = 1 << 27  # and an accelerator
-_FLAT = 1e-4  # least component of a direction: a ray along a wall would never leave
+PAIRS = 1 << 19  # rows times directions of a block on a CPU: what its caches hold
+_WIDE_PAIRS = 1 << 27  # the same on an accelerator
+_FLAT = 1e-4  # least component of a direction: a ray parallel to a wall would never leave
 
 
 @functools.cache
 def inverse_directions(count: int, objectives: int) -> np.ndarray:
-    """`[D, M]` double: one over the components of unit vectors spread evenly over the positive orthant.
+    """`[D, M]` float64, reciprocal components of unit vectors spread evenly over the positive orthant.
 
-    Normally distributed components by an additive recurrence of low discrepancy (Roberts, 2018): the first of many
-    directions are spread evenly as well.
+    Normally distributed components come from an additive recurrence of low discrepancy (Roberts, 2018), so that any
+    first part of the directions is spread evenly too.
     """
     root = 2.0
     for _ in range(64):
@@ -47,7 +48,7 @@ def inverse_directions(count: int, objectives: int) -> np.ndarray:
 
 
 def depth(values: jax.Array, box: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """How deep rows lie in a box, `[N, M]`: 0 at its reference point or beyond, 1 at its ideal point or better.
+    """Depth of rows in a box, `[N, M]`: 0 at its reference point or beyond, 1 at its ideal point or better.
 
     Args:
         values: `[N, M]` floats, minimised; +inf counts as the reference point.
@@ -58,15 +59,15 @@ def depth(values: jax.Array, box: tuple[jax.Array, jax.Array]) -> jax.Array:
 
 
 def holders(inside: jax.Array, directions: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Which row reaches furthest in each direction.
+    """The row that reaches furthest in each direction.
 
     Args:
         inside: `[N, M]` floats from 0 to 1, from `depth`; rows that do not count are 0.
         directions: static, D.
 
     Returns:
-        `row` `[D]` int32, the first of the rows that reach furthest, N where none reaches anywhere; `reach` `[D]`, how
-        far; `second` `[D]`, how far the others reach.
+        `row` `[D]` int32, the first of the rows that reach furthest, N where no row reaches beyond 0; `reach` `[D]`,
+        its reach; `second` `[D]`, the largest reach of the other rows.
     """
     rows, objectives = inside.shape
     inverse = jnp.asarray(inverse_directions(directions, objectives), inside.dtype)
@@ -85,33 +86,34 @@ def holders(inside: jax.Array, directions: int) -> tuple[jax.Array, jax.Array, j
 
 
 def exclusive_volume(inside: jax.Array, directions: int = DIRECTIONS) -> jax.Array:
-    """Share of the box that each row dominates alone, `[N]`, estimated; but for a factor that all rows share.
+    """Estimated share of the box that each row alone dominates, `[N]`, up to a factor common to all rows.
 
-    Of a ray the part that is the row's own counts, times its reach to the power M - 1: to first order the difference of
-    the M-th powers, and without an addition that compilers might contract. Of equal rows none has a volume of its own.
+    A direction adds the part of its ray that is the row's own, times the row's reach to the power M - 1: to first order
+    the difference of the M-th powers, without an addition that compilers might contract. Equal rows have no volume of
+    their own.
 
     Args:
-        inside: as for `holders`.
+        inside: see `holders`.
         directions: static, D.
     """
     row, reach, second = holders(inside, directions)
     power = inside.shape[1] - 1
     own = (reach - second) * reach**power
-    # All directions of a row hold the same sum, so that the order in which they are written does not matter.
+    # All directions of a row write the same sum, so the order of writing does not matter.
     sums = steady_sum(jnp.where(row[:, None] == row, own, 0))
     return jnp.zeros(inside.shape[0], inside.dtype).at[row].set(sums, mode="drop")
 
 
 def guarded(values: jax.Array, alive: jax.Array, corners: jax.Array | None, capacity: int) -> jax.Array:
-    """`[N]` bool: rows that a full archive keeps for any crowding, half of its slots at most.
+    """`[N]` bool: rows that a full archive keeps regardless of crowding, at most half of its slots.
 
     Args:
-        values: `[N, M]` floats, as distances between them are measured.
+        values: `[N, M]` floats, objectives on the axes of crowding (`_arrays.measured`).
         alive: `[N]` bool, rows that count.
         corners: `[2, M]`, ideal and reference point; None guards nothing.
         capacity: static, slots of the archive.
     """
-    # The ends of the front have to stay as well, and then something has to be able to leave.
+    # The ends of the front stay as well, and some row must be able to leave.
     directions = min(DIRECTIONS, capacity // 2, capacity - 2 * values.shape[1])
     if corners is None or directions <= 0:
         return jnp.zeros(alive.shape, bool)

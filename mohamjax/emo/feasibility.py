@@ -1,7 +1,8 @@
-"""Constraints in a search that only ranks vectors: what breaks a limit is worse than all that keeps every limit.
+"""Constraints in a search that only ranks vectors: a row that breaks a limit is worse than all feasible rows.
 
-Deb's constrained dominance: feasible rows before infeasible ones, infeasible rows by how much they break. All
-objectives of an infeasible row become one number that grows with its violation, so that plain dominance does the rest.
+This is Deb's constrained dominance: feasible rows come before infeasible ones, and infeasible rows are ordered by
+violation. All objectives of an infeasible row become one number that grows with its violation, so that plain dominance
+gives this order.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from numpy.typing import ArrayLike
 PENALTY = 1e30
 """Smallest objective of an infeasible row; feasible objectives must stay below it."""
 
-_MOST = 1e7  # largest violation told apart; PENALTY times it still is a finite float32
+_MOST = 1e7  # larger violations count as equal; PENALTY times this is still a finite float32
 
 
 def constrained(objectives: ArrayLike, violation: ArrayLike) -> jax.Array:
     """Objectives under constraints.
 
     Args:
-        objectives: `[..., M]` floats below `PENALTY`, minimised; infinite where there is no result at all.
-        violation: `[...]` floats, 0 or less where every limit is kept, else by how much limits are broken.
+        objectives: `[..., M]` floats below `PENALTY`, minimised; infinite where there is no result.
+        violation: `[...]` floats, 0 or less where every limit is kept, else the amount by which limits are broken.
 
     Returns:
         `[..., M]`: the objectives where feasible, and `PENALTY` times one plus the violation elsewhere. An
@@ -34,5 +35,5 @@ def constrained(objectives: ArrayLike, violation: ArrayLike) -> jax.Array:
 
 
 def feasible(objectives: ArrayLike) -> jax.Array:
-    """Rows that keep every limit, `[...]` bool from `[..., M]` of `constrained`."""
+    """Rows that keep every limit, `[...]` bool, from the objectives `[..., M]` of `constrained`."""
     return jnp.all(jnp.asarray(objectives) < PENALTY, axis=-1)

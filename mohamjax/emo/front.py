@@ -1,4 +1,4 @@
-"""The front of any number of rows on the host, for reports and tables; searches rank padded ones (`emo.ranking`)."""
+"""Fronts of any number of rows on the host, for reports and tables; searches rank padded rows (`emo.ranking`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 
 def distinct_front(objectives: np.ndarray) -> np.ndarray:
-    """Rows that no other row dominates, of equal ones the first.
+    """Rows that no other row dominates; of equal rows the first.
 
     Args:
         objectives: `[N, M]` float, without NaN.
 
     Returns:
-        `[K]` int, by the first objective upward, then by the second, and so on.
+        `[K]` int, row indices by rising first objective, then second, and so on.
     """
     order = np.lexsort(objectives.T[::-1])  # rows that dominate a row come before it
     keep = np.zeros(len(order), int)
-    found = np.empty((len(order), objectives.shape[1]), objectives.dtype)  # what is kept, without gaps
+    found = np.empty((len(order), objectives.shape[1]), objectives.dtype)  # kept rows, without gaps
     count = 0
     for i in order:
         row = objectives[i]
@@ -28,27 +28,27 @@ def distinct_front(objectives: np.ndarray) -> np.ndarray:
     return keep[:count]
 
 
-_ONE_BY_ONE = 4096  # rows too many of a front, up to which they leave one by one; a minute for ten times as many
+_ONE_BY_ONE = 4096  # most excess rows that leave one by one; ten times as many would take a minute
 
 
 def volume_subset(front: np.ndarray, reference: np.ndarray, most: int, keep: Collection[int] = ()) -> np.ndarray:
     """Rows of a front that hold nearly all of its hypervolume.
 
-    One after another the row leaves whose own volume is least (greedy reduction: Bradstreet, Barone and While, 2006).
-    Of fronts that are larger by far, several leave at a time. Crowding distance alone
-    costs ten times as much volume.
+    The row whose own volume is least leaves, one after another (greedy reduction: Bradstreet, Barone and While, 2006).
+    From much larger fronts several rows leave at a time. Reduction by crowding distance alone loses ten times as much
+    volume.
 
     Args:
         front: `[N, M]` float, M of 2 or more, mutually non-dominated, all minimised.
-        reference: `[M]` float, the reference point; what is not below it has no volume.
-        most: rows that stay at most.
-        keep: rows that stay in any case, not more than `most`.
+        reference: `[M]` float, the reference point; rows that are not below it have no volume.
+        most: largest number of rows that stay.
+        keep: rows that stay in any case, at most `most`.
 
     Returns:
-        `[K]` int, rising; all rows where they are not too many.
+        `[K]` int, row indices, ascending; all rows if there are at most `most`.
 
     Raises:
-        ValueError: more rows are to stay than may.
+        ValueError: `keep` has more than `most` rows.
     """
     if len(set(keep)) > most:
         raise ValueError(f"most: {len(set(keep))} rows are to stay, more than {most}")

@@ -14,18 +14,17 @@ from mohamjax.runtime.platforms import by_platform
 
 
 def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
-    """Volume of what the rows dominate, up to a reference point; all objectives minimised.
+    """Volume of the region that the rows dominate, up to a reference point; all objectives minimised.
 
-    Rows that are not strictly below the reference in every objective add 0 (so +inf or NaN rows do, which may
-    serve as padding); dominated and duplicate rows add 0 by definition; an empty front has 0. A row at -inf
-    makes it infinite, a NaN in the reference makes it NaN. The rows are taken by their last objective, and each
-    adds its own exclusive volume over the profile of those before it: only positive terms, summed pairwise, so
-    float32 keeps about six digits. O(N^2) work and O(N) memory for three objectives, O(N log N) for two. Jitted; N
-    and M are static.
-    Vmappable.
+    Rows that are not strictly below the reference in every objective add 0; so rows of +inf or NaN may serve as
+    padding. Dominated and duplicate rows add 0 by definition; an empty front has 0. A row at -inf makes the volume
+    infinite, a NaN in the reference makes it NaN. The rows are sorted by their last objective, and each adds its
+    exclusive volume over the profile of those before it: only positive terms, summed pairwise, so float32 keeps about
+    six digits. For three objectives work is O(N^2), and memory O(N) on a CPU; for two work is O(N log N). Jitted; N and
+    M are static. Vmappable.
 
     Args:
-        front: `[N, M]` floats, M = 1, 2 or 3; of an empty front `[0]` will do.
+        front: `[N, M]` floats, M = 1, 2 or 3; an empty front may have shape `[0]`.
         reference: `[M]` floats.
 
     Returns:
@@ -39,7 +38,7 @@ def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
         3.0
     """
     with precision(front):
-        # An empty list has no columns to count: it is a front of as many objectives as the reference.
+        # An empty list has no columns: it counts as a front with as many objectives as the reference.
         rows, point = jnp.asarray(front), jnp.asarray(reference)
         f = as_objectives(rows.reshape(0, *point.shape) if rows.shape == (0,) else rows)
         point = point.astype(f.dtype)
@@ -58,7 +57,7 @@ def _hypervolume(f: jax.Array, reference: jax.Array) -> jax.Array:
     inside = jnp.all(f < reference, axis=1)
     extent = reference - f
     unbounded = jnp.any(inside & jnp.any(jnp.isinf(extent), axis=1))
-    # Rows that add nothing lie on the reference; so does everything where the volume is infinite anyway.
+    # Rows that add nothing are moved to the reference, and all rows are if the volume is infinite anyway.
     extent = jnp.where((inside & ~unbounded)[:, None], extent, 0)
     volume = (_length, _area, _volume)[m - 1](extent)
     return jnp.where(jnp.any(jnp.isnan(reference)), jnp.nan, jnp.where(unbounded, jnp.inf, volume))
@@ -75,7 +74,7 @@ def _area(extent: jax.Array) -> jax.Array:
     return pairwise_sum(height * jnp.maximum(width - covered, 0))
 
 
-_MOST_AT_ONCE = 8192  # rows, of which all pairs are held
+_MOST_AT_ONCE = 8192  # most rows of which all pairs are held in memory
 
 
 def _volume(extent: jax.Array) -> jax.Array:
@@ -89,7 +88,7 @@ def _volume(extent: jax.Array) -> jax.Array:
 
 
 def _areas(strips: jax.Array, widths: jax.Array, rows: jax.Array) -> jax.Array:
-    """What each row `[N, 3]` adds to the area covered by those before it, `[N]`."""
+    """Area `[N]` that each row `[N, 3]` adds to the area covered by the rows before it."""
     # A row covers the strips that end at or before its own extent.
     reach = jnp.searchsorted(strips, rows[:, 0], side="right").astype(jnp.int32)
     strip = jnp.arange(strips.shape[0], dtype=jnp.int32)
@@ -103,7 +102,7 @@ def _areas(strips: jax.Array, widths: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 def _areas_at_once(strips: jax.Array, widths: jax.Array, rows: jax.Array) -> jax.Array:
-    """As `_areas`, in a few wide steps."""
+    """The same as `_areas`, in a few wide steps."""
     reach = jnp.sum(strips <= rows[:, :1], axis=1, dtype=jnp.int32)
     before, after = profiles(rows[:, 1], reach)
     return jnp.sum(widths * (after - before), axis=1)

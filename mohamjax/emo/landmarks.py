@@ -1,4 +1,4 @@
-"""Designs of a front that one looks at first: the knee and the extremes."""
+"""Notable designs of a front: the knee and the extremes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from mohamjax.emo._arrays import Array, as_objectives, check_shape, library_of, 
 def knee_point(front: ArrayLike, *, log: bool = False) -> jax.Array:
     """Row of a front that is nearest to its ideal point.
 
-    Every objective is scaled to [0, 1] between its smallest and largest value in the front (an objective
-    without span counts 0), after the logarithm if `log`; the ideal point is then the origin, and the distance
-    Euclidean.
-    Ties: the first row. Rows with an objective that is not finite (with `log`: not finite and positive) do
-    not take part. Jitted; N, M and `log` are static. Vmappable.
+    Every objective is scaled to [0, 1] between its smallest and largest value in the front, after the logarithm if
+    `log`; an objective without span counts as 0. The ideal point is then the origin, and the distance is Euclidean.
+    Ties go to the first row. Rows with an objective that is not finite (with `log`: not finite and positive) do not
+    take part. Jitted; N, M and `log` are static. Vmappable.
 
     Args:
         front: `[N, M]` floats, minimised.
@@ -53,7 +52,7 @@ def _knee(f: Array, log: bool) -> Array:
 
 
 def extremes(front: ArrayLike) -> jax.Array:
-    """Row with the smallest value of every objective; ties: the first row. Jitted, vmappable.
+    """Row with the smallest value of each objective; ties go to the first row. Jitted, vmappable.
 
     Args:
         front: `[N, M]` floats, minimised, N >= 1; NaN counts as +inf.
@@ -77,13 +76,13 @@ def _extremes(f: jax.Array) -> jax.Array:
 
 
 def landmark_rows(front: ArrayLike) -> list[int]:
-    """The rows that `extremes` finds and the one that `knee_point` finds on logarithms; nothing is compiled.
+    """The rows of `extremes` and that of `knee_point` on logarithms, without compiling anything.
 
     Args:
-        front: `[N, M]` floats, minimised, N >= 1, not negative; a cost of 0 counts as next to nothing (`positive`).
+        front: `[N, M]` floats, minimised, N >= 1, not negative; a cost of 0 counts as a tiny one (`positive`).
 
     Returns:
-        M + 1 rows: those with the least of each objective, then the knee, which is -1 where no row is finite.
+        M + 1 rows: those with the least value of each objective, then the knee, -1 if no row is finite.
 
     Raises:
         ValueError: If the front is empty, does not have two axes, or has no objective.
@@ -93,6 +92,6 @@ def landmark_rows(front: ArrayLike) -> list[int]:
     if not len(values):
         raise ValueError("front: an empty front has no landmarks")
     values = np.where(np.isnan(values), np.inf, values)
-    with np.errstate(invalid="ignore"):  # where no row takes part
+    with np.errstate(invalid="ignore"):  # if no row takes part
         knee = _knee(positive(values), True)
     return [*values.argmin(axis=0).tolist(), int(knee)]

@@ -1,8 +1,8 @@
-"""Searches on `emo.NSGA2`: whole ones of one population, and generations of islands that evolve side by side.
+"""Searches on `emo.NSGA2`: whole searches of one population, and generations of islands that evolve in parallel.
 
 Axes: I islands, P population, N candidates, A archive, M objectives. A problem supplies pure functions of one
-population; the program vmaps `ask` and `tell` over the islands around an evaluation of all their candidates at once.
-Python owns only the loop over calls (`search.generations`).
+population; the program vmaps `ask` and `tell` over the islands and evaluates the candidates of all islands at once.
+Only the loop over calls is in Python (`search.generations`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import record, take
 
 MAX_POPULATION = 2**20
-"""Individuals of a generation; far more than pay off, and few enough for arrays of them."""
+"""Limit on the individuals of a generation: far more than are useful, few enough for arrays of them."""
 
 Context = TypeVar("Context")
 """A pytree of arrays: the data of one problem."""
@@ -39,8 +39,8 @@ class Sizes:
 
     Attributes:
         population: P, individuals that survive a generation.
-        immigrants: random individuals among the candidates of a generation; N - P.
-        archive: A, non-dominated individuals that are remembered.
+        immigrants: N - P, random individuals among the candidates of a generation.
+        archive: A, capacity for non-dominated individuals.
     """
 
     population: int
@@ -50,20 +50,20 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Problem(Generic[Draft, Genes, Context, Rates]):
-    """What is searched: pure functions of one population, hashable so that a program compiles once per problem.
+    """A search problem as pure functions of one population; hashable, so that a program compiles once per problem.
 
     Attributes:
         sample: `(key, context) -> draft`, one random individual; the key is consumed.
         vary: `(key, parent_a, parent_b, context, rates) -> (draft_a, draft_b)`, one pair; the key is consumed.
-        evaluate: `(genes [N, ...], context) -> objectives [N, M]`, smaller is better, +inf where an individual has no
-            result, and those of `emo.constrained` where it breaks a limit.
+        evaluate: `(genes [N, ...], context) -> objectives [N, M]`, smaller is better; +inf for an individual without
+            result, and the values of `emo.constrained` for one that breaks a limit.
         observe: `(archive objectives [A, M], context) -> []`, a figure of merit of the archive (hypervolume) that
             `Metrics` reports for every generation; None reports NaN.
         fitness: `(objectives [N, M], context) -> [N, F]`, see `emo.NSGA2`.
         log_archive: see `log_crowding` of `emo.Archived`.
         distinct: see `emo.NSGA2`.
-        grow: `(drafts [N, ...], context, rates) -> genes [N, ...]`, completes what `sample` and `vary` begin, for all
-            candidates at once; `rates` is None where `sample` made all drafts. None: drafts are genes.
+        grow: `(drafts [N, ...], context, rates) -> genes [N, ...]`, completes the drafts of `sample` and `vary` for all
+            candidates at once; `rates` is None if `sample` made all drafts. None: drafts are genes.
         box: `context -> (ideal [M], reference [M])`, see `emo.NSGA2`.
     """
 
@@ -78,17 +78,17 @@ class Problem(Generic[Draft, Genes, Context, Rates]):
     box: Callable[[Context], tuple[jax.Array, jax.Array]] | None = None
 
     def random(self, keys: jax.Array, context: Context) -> Genes:
-        """Random individuals `[N, ...]`, one for each of the keys `[N]`, which are consumed."""
+        """Random individuals `[N, ...]`, one per key of `[N]`; the keys are consumed."""
         drafts = jax.vmap(lambda key: self.sample(key, context))(keys)
         return cast(Genes, drafts) if self.grow is None else self.grow(drafts, context, None)
 
     def search(self, sizes: Sizes, objectives: int, dtype: jax.typing.DTypeLike) -> emo.Archived[Draft, Genes]:
-        """NSGA-II of these functions, with `context` for its context, and `rates` beside it for `ask`.
+        """NSGA-II with these functions; its context is `context=`, for `ask` also `rates=`.
 
         Args:
-            sizes: of the search.
+            sizes: sizes of the search.
             objectives: M.
-            dtype: of the objectives.
+            dtype: dtype of the objectives.
         """
         fitness, grow, box = self.fitness, self.grow, self.box
         search: emo.NSGA2[Draft, Genes] = emo.NSGA2(
@@ -106,12 +106,12 @@ class Problem(Generic[Draft, Genes, Context, Rates]):
         return emo.Archived(search, sizes.archive, self.log_archive)
 
     def search_in(self, key: jax.Array, context: Context, sizes: Sizes) -> emo.Archived[Draft, Genes]:
-        """The search of a problem, whose evaluation tells number and dtype of the objectives.
+        """The NSGA-II of `search`, with number and dtype of the objectives taken from `evaluate`.
 
         Args:
             key: typed key; only its kind matters.
             context: the data of the problem.
-            sizes: of the search.
+            sizes: sizes of the search.
         """
         genes = jax.eval_shape(lambda: self.random(key[None], context))
         values = jax.eval_shape(self.evaluate, genes, context)
@@ -120,13 +120,13 @@ class Problem(Generic[Draft, Genes, Context, Rates]):
 
 @record
 class SearchState(Generic[Genes]):
-    """All that a search carries from one generation to the next; a checkpoint holds exactly this.
+    """State of a search between generations; a checkpoint holds exactly this.
 
     Attributes:
-        population: `emo.NSGA2State` with a leading `[I]`: the survivors, and a key for each island. The random numbers
-            of generation 0 are those of the first population.
-        archive: `emo.Archive` with a leading `[I]`: every non-dominated design seen.
-        candidates: pytree of `[I, N, ...]`, genes that wait for their evaluation.
+        population: `emo.NSGA2State` with a leading axis `[I]`: the survivors, and a key for each island. The random
+            numbers of generation 0 are those of the first population.
+        archive: `emo.Archive` with a leading axis `[I]`: every non-dominated design seen, up to its capacity.
+        candidates: pytree of `[I, N, ...]`, genes to be evaluated next.
     """
 
     population: emo.NSGA2State[Genes]
@@ -136,11 +136,11 @@ class SearchState(Generic[Genes]):
 
 @record
 class Metrics:
-    """What one generation reports to the host.
+    """Metrics that one generation reports to the host.
 
     Attributes:
         stability: `[I]` float, largest finite crowding distance of the first front (stop rule).
-        front_size: `[I]` int32, members of the archive.
+        front_size: `[I]` int32, number of members of the archive.
         best: `[I, M]` float, smallest value of each objective in the archive.
         merit: `[I]` float, the result of `Problem.observe`.
     """
@@ -156,9 +156,9 @@ class Spread:
     """How `jax.shard_map` has spread a search over devices, for a program inside it; static.
 
     Attributes:
-        axis: of the mesh.
-        devices: number of devices along it.
-        islands: whether each device has islands of its own; if not, all have the only island, and each evaluates a
+        axis: name of the mesh axis.
+        devices: number of devices along this axis.
+        islands: whether each device has its own islands; if not, every device holds the only island and evaluates a
             part of its candidates.
     """
 
@@ -168,7 +168,7 @@ class Spread:
 
 
 def island_keys(key: jax.Array, islands: int) -> jax.Array:
-    """Keys `[I]` of islands: the first searches as it would alone."""
+    """Keys `[I]` of islands; the first is `key` itself, so that the first island draws as a search of one island."""
     others = [jax.random.fold_in(key, 2**31 - 1 - i) for i in range(1, islands)]
     return jnp.stack([key, *others])
 
@@ -184,22 +184,22 @@ def evolved(
     generations: int,
     target: jax.Array | None = None,
 ) -> tuple[emo.ArchivedState[Genes], jax.Array]:
-    """A whole search of one population that reports nothing before its end. Not jitted; callers vmap.
+    """Runs a whole search of one population, which reports only at its end. Not jitted; callers vmap.
 
     Args:
         key: typed key, consumed.
         context: arrays that the problem's functions read.
-        seeds: genes `[K, ...]`, K <= P, of the first population, or None.
+        seeds: genes `[K, ...]`, K <= P, for the first population, or None.
         rates: operator probabilities.
-        problem: what is searched.
-        sizes: of the search.
-        generations: G, after the first population.
-        target: `[]`, a least first objective beyond which there is nothing to find: the generation that reaches it is
-            the last one. None: all are bred.
+        problem: the search problem.
+        sizes: sizes of the search.
+        generations: G, generations after the first population.
+        target: `[]`, lower bound of the first objective: the generation that reaches it is the last one. None: all
+            generations are run.
 
     Returns:
-        The state, and the least of every objective in the archive after each generation `[G + 1, M]`; rows after the
-        generation that reaches the target mean nothing.
+        The state, and the least value of every objective in the archive after each generation, `[G + 1, M]`; rows after
+        the generation that reaches the target are meaningless.
     """
     search = problem.search_in(key, context, sizes)
     stop = {} if target is None else {"enough": lambda best: best[0] <= target}
@@ -227,15 +227,15 @@ def start(
     islands: int,
     sizes: Sizes,
 ) -> SearchState[Genes]:
-    """The state before the first generation; its random candidates wait to be evaluated. Not jitted.
+    """The state before the first generation, with random candidates to evaluate. Not jitted.
 
     Args:
         key: typed key of the whole search.
         context: arrays that the problem's functions read.
-        number: `[]` int32, from which the immigrants among the candidates are drawn; 0 for the first population.
-        problem: what is searched.
+        number: `[]` int32, folded into the key to draw the immigrants among the candidates; 0 for the first population.
+        problem: the search problem.
         islands: I.
-        sizes: of each island.
+        sizes: sizes of each island.
     """
     search = problem.search_in(key, context, sizes)
 
@@ -248,13 +248,13 @@ def start(
 
 @dataclasses.dataclass(frozen=True)
 class Course(Generic[Draft, Genes, Context, Rates]):
-    """What the calls of a search have in common; static.
+    """Arguments common to all calls of a search; static.
 
     Attributes:
-        problem: what is searched.
+        problem: the search problem.
         chunk: most generations of a call.
-        migration: generations from one migration to the next; 0 for none.
-        spread: how the search is spread over devices where it runs inside `jax.shard_map` (`search.spread`).
+        migration: generations from one migration to the next; 0 for no migration.
+        spread: how the search is spread over devices if it runs inside `jax.shard_map` (`search.spread`).
     """
 
     problem: Problem[Draft, Genes, Context, Rates]
@@ -273,24 +273,24 @@ def generations(
     *,
     course: Course[Draft, Genes, Context, Rates],
 ) -> tuple[SearchState[Genes], Metrics]:
-    """`count` generations in one call; jitted, recompiles per course and shapes.
+    """Runs `count` generations in one call; jitted, recompiles per course and shapes.
 
-    A generation evaluates the candidates that wait, lets them compete with the population for survival, enters them
-    into the archive, and asks for the next ones: offspring (as many as parents) and random immigrants (MOHaM, Section
-    V-B; docs/concepts/designs.md). Seeds, and others that are to be evaluated in any case, are put in the place of the
-    candidates. The islands are a ring: every `migration` generations the best of every island, in the order of
-    survival, take the places of the random immigrants of the next island, and compete there with its candidates.
+    A generation evaluates the waiting candidates, lets them compete with the population for survival, enters them into
+    the archive, and asks for the next candidates: offspring (as many as parents) and random immigrants (MOHaM, Section
+    V-B; docs/concepts/designs.md). To evaluate seeds or other given individuals, replace the candidates by them. The
+    islands form a ring: every `migration` generations the best of every island, in the order of survival, replace the
+    random immigrants of the next island and compete there with its candidates.
 
     Args:
         state: from `start` or an earlier call.
         context: arrays that the problem's functions read.
         rates: operator probabilities, traced.
-        count: `[]` int, generations to do, at most `course.chunk`; traced.
-        counted: `[]` bool, whether they count as generations; if not, random numbers go on as if there had been none.
-        course: what is searched, and how.
+        count: `[]` int, generations to run, at most `course.chunk`; traced.
+        counted: `[]` bool, whether they count as generations; if not, random numbers go on as if they had not been run.
+        course: the problem and static settings.
 
     Returns:
-        The state, and the metrics of the generations `[chunk, I, ...]`, of which the first `count` mean something.
+        The state, and the metrics of the generations, `[chunk, I, ...]`; only the first `count` rows are meaningful.
     """
     problem, migration, spread = course.problem, course.migration, course.spread
     size = state.population.rank.shape[1]
@@ -313,7 +313,7 @@ def generations(
         candidates = breed(own)
         if not migration or alone:
             return candidates
-        done = own.population.generation[0]  # that of all islands
+        done = own.population.generation[0]  # the same in all islands
         due = (done > 0) & (done % migration == 0)
         return jax.lax.cond(due, lambda own, c: _migrated(own.population, c, spread), lambda _, c: c, own, candidates)
 
@@ -334,11 +334,11 @@ def generations(
 
 
 light_generations = jit_o1_plain_loops(inspect.unwrap(generations), static_argnames=("course",))
-"""`generations`, compiled in two fifths of the time and slower by up to two thirds: for all but long searches."""
+"""`generations` that compiles in two fifths of the time and runs slower by up to two thirds: for all but long runs."""
 
 
 def _migrated(population: emo.NSGA2State[Genes], candidates: Genes, spread: Spread | None) -> Genes:
-    """Candidates `[I, N, ...]` whose immigrants, or whose last one, are replaced by the best of the island before."""
+    """Candidates `[I, N, ...]`; the best of the previous island replace the immigrants, or the last one without any."""
     size, total = population.rank.shape[1], jax.tree.leaves(candidates)[0].shape[1]
     count = max(1, total - size)
 
@@ -356,7 +356,7 @@ def _migrated(population: emo.NSGA2State[Genes], candidates: Genes, spread: Spre
 
 
 def _evaluated_together(genes: Genes, *, evaluate: Callable[[Genes], jax.Array], spread: Spread) -> jax.Array:
-    """Objectives `[1, N, M]` of candidates: every device has all of them and evaluates a part."""
+    """Objectives `[1, N, M]` of candidates; every device holds all candidates and evaluates a part."""
     total = jax.tree.leaves(genes)[0].shape[1]
     width = -(-total // spread.devices)
     rows = jnp.minimum(jax.lax.axis_index(spread.axis) * width + jnp.arange(width), total - 1)
@@ -371,7 +371,7 @@ def _metrics(
     population, archive = state.population, state.archive
     objectives = population.objectives
     fitness = objectives if problem.fitness is None else problem.fitness(objectives, context)
-    # Infinite as long as nothing is feasible: then the search has not settled.
+    # Infinite while no individual is feasible, because the search has not settled then.
     settled = jnp.where(jnp.any(emo.feasible(objectives)), emo.stability(fitness, population.rank), jnp.inf)
     merit = jnp.nan if problem.observe is None else problem.observe(archive.objectives, context)
     dtype = archive.objectives.dtype

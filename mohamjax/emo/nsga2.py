@@ -1,7 +1,8 @@
 """NSGA-II as `init`, `ask` and `tell` of one population (Deb et al., 2002).
 
-Pure functions of a state: callers jit them, and vmap them over islands, problems or seeds. Nothing here evaluates: the
-caller evaluates the candidates that it asks for, and tells their objectives. `evolve` makes a loop of the three.
+These are pure functions of a state: callers jit them, and vmap them over islands, problems or seeds. Nothing here
+evaluates: the caller evaluates the candidates that it asks for, and tells their objectives. `evolve` loops over `ask`,
+evaluation and `tell`.
 
 Axes: P population, N candidates, M objectives, F numbers that selection minimises.
 """
@@ -26,28 +27,28 @@ from mohamjax.runtime.platforms import by_platform
 from mohamjax.runtime.struct import record, take
 
 Draft = TypeVar("Draft")
-"""What `sample` and `vary` make and `grow` completes; genes where there is no `grow`."""
+"""Individuals as `sample` and `vary` make them, which `grow` completes; genes if there is no `grow`."""
 
 State = TypeVar("State")
 Record = TypeVar("Record")
 
 _FIRST = 2**31 - 1
-"""What the key is folded with for the first population: no generation has this number."""
+"""Number folded into the key for the first population; no generation has it."""
 
 _PAIRWISE = 1024
-"""Rows up to which a processor compares all pairs faster than it sorts."""
+"""Rows up to which a CPU compares all pairs faster than it sorts."""
 
 
 @record
 class NSGA2State(Generic[Genes]):
-    """A population, and what the next generation is drawn from.
+    """A population, and the key and number that the next generation is drawn from.
 
     Attributes:
-        key: typed key; generation g draws from `fold_in(key, g)` where `ask` is given no key.
+        key: typed key; generation g draws from `fold_in(key, g)` if `ask` is given no key.
         generation: `[]` int32, number of calls of `tell` so far.
         genes: pytree of `[P, ...]`, the survivors.
-        objectives: `[P, M]` float, +inf for individuals that nobody has evaluated.
-        rank: `[P]` int32, non-dominated front of each, 0 is best.
+        objectives: `[P, M]` float, +inf for individuals that were not evaluated.
+        rank: `[P]` int32, non-dominated front of each individual, 0 is best.
         crowding: `[P]` float, crowding distance within the front, or the measure that replaces it (`survive`).
     """
 
@@ -69,20 +70,20 @@ class NSGA2(Generic[Draft, Genes]):
         population: P, survivors.
         objectives: M, all minimised.
         immigrants: random individuals among the candidates of every generation.
-        dtype: of the objectives.
-        fitness: `(objectives [N, M], **context) -> [N, F]`, what selection and survival minimise in the place of the
-            objectives: their logarithms, or one of them. None takes the objectives themselves.
-        distinct: of individuals that are equal in all objectives, and keep every limit, only the oldest takes part in
-            survival; the others remain only where there are too few.
-        grow: `(drafts [N, ...], **context) -> genes [N, ...]`, what `sample` and `vary` leave to do. It is called once
-            for all candidates, so that a program holds it once. None: drafts are genes.
-        box: `(**context) -> (ideal [M], reference [M])`, in units of the objectives, of which `fitness` is finite:
-            within the first front, what a row adds to the hypervolume in it decides before its crowding (`survive`).
-            None: crowding alone.
+        dtype: dtype of the objectives.
+        fitness: `(objectives [N, M], **context) -> [N, F]`, values that selection and survival minimise instead of the
+            objectives, such as their logarithms, or one of them. None takes the objectives themselves.
+        distinct: among individuals that are equal in all objectives and keep every limit, only the oldest competes for
+            survival; the others survive only if there are too few individuals.
+        grow: `(drafts [N, ...], **context) -> genes [N, ...]`, completes the drafts of `sample` and `vary`. It is
+            called once for all candidates, so that a program contains it once. None: drafts are genes.
+        box: `(**context) -> (ideal [M], reference [M])`, in units of the objectives; their `fitness` must be finite.
+            Within the first front, the volume that a row adds to the hypervolume in the box decides before its crowding
+            (`survive`). None: only crowding decides.
 
-    `context` is what the caller hands to `init`, `ask` and `tell` by name: arrays that `sample`, `vary`, `grow`,
-    `fitness` and `box` read, rates of operators among them. They are arguments, so that a change of their values
-    compiles nothing anew. Objectives under constraints are those of `emo.constrained`.
+    `context` stands for keyword arguments of `init`, `ask` and `tell`: arrays that `sample`, `vary`, `grow`, `fitness`
+    and `box` read, such as rates of operators. They are arguments, so that new values do not recompile anything.
+    Objectives under constraints are those of `emo.constrained`.
 
     Examples:
         >>> def sphere(x):  # two centres, 0 and 1
@@ -121,16 +122,16 @@ class NSGA2(Generic[Draft, Genes]):
                 raise ValueError(f"{name}: expected {least} or more, got {getattr(self, name)}")
 
     def init(self, key: jax.Array, seeds: Genes | None = None, **context: object) -> NSGA2State[Genes]:
-        """A first population that nobody has evaluated: tell its objectives, or others, before the first `ask`.
+        """A first population, not evaluated: `tell` its objectives, or those of others, before the first `ask`.
 
         Args:
             key: typed key of the whole search.
             seeds: genes `[K, ...]` that take the first places, K <= P; the other individuals are random. More seeds,
-                and those that are evaluated already, enter by `tell`.
-            context: for `sample`.
+                and seeds already evaluated, enter by `tell`.
+            context: for `sample` and `grow`.
 
         Raises:
-            ValueError: there are more seeds than places, or they are other genes, at trace time.
+            ValueError: there are more seeds than places, or their genes are of another kind, at trace time.
         """
         return self._state(key, seeds, self._random(self._first_keys(key), context))
 
@@ -143,7 +144,7 @@ class NSGA2(Generic[Draft, Genes]):
             key: typed key of the whole search.
             seeds: see `init`.
             draw: the key that `first` takes.
-            context: for `sample`.
+            context: for `sample` and `grow`.
         """
         keys = [self._first_keys(key)]
         if self.immigrants:
@@ -159,7 +160,7 @@ class NSGA2(Generic[Draft, Genes]):
         return jax.random.split(jax.random.fold_in(key, _FIRST), self.population)
 
     def _state(self, key: jax.Array, seeds: Genes | None, genes: Genes) -> NSGA2State[Genes]:
-        """The state of random genes `[P, ...]`, seeds in the first places."""
+        """The state of random genes `[P, ...]`, with seeds in the first places."""
         size = self.population
         if seeds is not None:
             number = _rows(seeds, genes, "seeds")
@@ -169,7 +170,7 @@ class NSGA2(Generic[Draft, Genes]):
         return self._blank(key, genes)
 
     def _blank(self, key: jax.Array, genes: Genes) -> NSGA2State[Genes]:
-        """The state of a population that nobody has evaluated."""
+        """The state of a population that was not evaluated."""
         size = self.population
         return NSGA2State(
             key=key,
@@ -185,18 +186,18 @@ class NSGA2(Generic[Draft, Genes]):
 
         Args:
             state: the population.
-            key: typed key, consumed; default one that follows from the state.
-            context: for `sample` and `vary`.
+            key: typed key, consumed; default derived from the state.
+            context: for `sample`, `vary` and `grow`.
 
         Raises:
-            ValueError: the state is of another population size, at trace time.
+            ValueError: the state has another population size, at trace time.
         """
         size = self.population
         if state.rank.shape != (size,):
             raise ValueError(f"state: expected a population of {size}, got rank of shape {state.rank.shape}")
         select_key, vary_key, random_key = self._keys(state, key)
         pairs = (size + 1) // 2
-        # The key is split once more, as a search of one of several populations would: seeds keep their results.
+        # Split once more, as code for several populations would, so that a seed keeps its results.
         (select_key,) = jax.random.split(select_key, 1)
         chosen = tournament(select_key, state.rank, state.crowding, 2 * pairs)
         mother, father = take(state.genes, chosen[:pairs]), take(state.genes, chosen[pairs:])
@@ -212,9 +213,9 @@ class NSGA2(Generic[Draft, Genes]):
         """Candidates of the first generation `[P + immigrants, ...]`: the first population, then random individuals.
 
         Args:
-            state: of `init`.
-            key: typed key, consumed; default one that follows from the state.
-            context: for `sample`.
+            state: from `init`.
+            key: typed key, consumed; default derived from the state.
+            context: for `sample` and `grow`.
         """
         if not self.immigrants:
             return state.genes
@@ -230,7 +231,7 @@ class NSGA2(Generic[Draft, Genes]):
             state: the population.
             candidates: genes `[N, ...]`: those of `ask`, seeds, or any others.
             objectives: `[N, M]`, minimised; NaN counts as +inf.
-            context: for `fitness`.
+            context: for `fitness` and `box`.
 
         Raises:
             ValueError: the shapes do not fit, or the genes differ in kind from those of the population, at trace time.
@@ -241,7 +242,7 @@ class NSGA2(Generic[Draft, Genes]):
         if self.distinct:
             few = values.shape[0] <= _PAIRWISE
             again = by_platform(values, cpu=repeated_few if few else repeated, wide=repeated)
-            # Individuals that break limits have their violation for objectives: equal ones may be quite different.
+            # The objectives of individuals that break limits are their violation, so equal ones may be quite different.
             values = jnp.where((again & feasible(values))[:, None], jnp.inf, values)
         corners = None
         if self.box is not None:
@@ -258,11 +259,11 @@ class NSGA2(Generic[Draft, Genes]):
         )
 
     def judge(self, objectives: jax.Array, **context: object) -> jax.Array:
-        """What selection minimises, `[N, F]`, of objectives `[N, M]`."""
+        """Values `[N, F]` that selection minimises, from objectives `[N, M]`."""
         return objectives if self.fitness is None else self.fitness(objectives, **context)
 
     def _checked(self, state: NSGA2State[Genes], candidates: Genes, objectives: ArrayLike) -> jax.Array:
-        """The objectives in the state's dtype, NaN as +inf; complains at trace time."""
+        """The objectives in the state's dtype, NaN as +inf; raises ValueError at trace time if shapes do not fit."""
         number = _rows(candidates, state.genes, "candidates")
         found = as_objectives(objectives).astype(state.objectives.dtype)
         if found.shape != (number, self.objectives):
@@ -270,12 +271,12 @@ class NSGA2(Generic[Draft, Genes]):
         return found
 
     def _keys(self, state: NSGA2State[Genes], key: jax.Array | None) -> jax.Array:
-        """Keys of tournaments, of variation and of random individuals."""
+        """Keys `[3]` for tournaments, variation and random individuals."""
         key = jax.random.fold_in(state.key, state.generation) if key is None else key
         return jax.random.split(key, 3)
 
     def _drafts(self, keys: jax.Array, context: dict[str, object]) -> Draft:
-        """Random individuals `[N, ...]` as `sample` leaves them."""
+        """Drafts of random individuals `[N, ...]`, from `sample`."""
         return jax.vmap(functools.partial(self.sample, **context))(keys)
 
     def _grown(self, drafts: Draft, context: dict[str, object]) -> Genes:
@@ -283,12 +284,12 @@ class NSGA2(Generic[Draft, Genes]):
         return cast(Genes, drafts) if self.grow is None else self.grow(drafts, **context)
 
     def _random(self, keys: jax.Array, context: dict[str, object]) -> Genes:
-        """Random individuals `[N, ...]`, one for each of the keys."""
+        """Random individuals `[N, ...]`, one per key."""
         return self._grown(self._drafts(keys, context), context)
 
 
 def _rows(genes: Genes, like: Genes, name: str) -> int:
-    """Number of individuals `[N, ...]`; complains where their kind is not that of `like` `[P, ...]`."""
+    """Number N of individuals `[N, ...]`; raises ValueError if their kind is not that of `like` `[P, ...]`."""
     if jax.tree.structure(genes) != jax.tree.structure(like):
         raise ValueError(f"{name}: expected {jax.tree.structure(like)}, got {jax.tree.structure(genes)}")
     rows = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(genes)}
@@ -303,14 +304,14 @@ def _rows(genes: Genes, like: Genes, name: str) -> int:
 
 
 def repeated_few(objectives: jax.Array) -> jax.Array:
-    """`[N]` bool: rows of `[N, M]` that equal an earlier one."""
+    """`[N]` bool: rows of `[N, M]` that equal an earlier one, by comparing all pairs."""
     equal = jnp.all(objectives[:, None] == objectives[None], axis=-1)
     return jnp.any(jnp.tril(equal, -1), axis=1)
 
 
 @record
 class ArchivedState(Generic[Genes]):
-    """A population, and the front of all that was told.
+    """A population, and the front of all individuals told.
 
     Attributes:
         population: the survivors.
@@ -323,14 +324,14 @@ class ArchivedState(Generic[Genes]):
 
 @dataclasses.dataclass(frozen=True)
 class Archived(Generic[Draft, Genes]):
-    """A search that remembers, beside its population, the front of all that it was told.
+    """A search that keeps, beside its population, an archive of the front of all individuals told.
 
-    An individual that breaks a limit (`emo.constrained`) may live on in the population, but never enters the archive.
+    An individual that breaks a limit (`emo.constrained`) may survive in the population, but never enters the archive.
     The archive uses the box of the search.
 
     Attributes:
-        search: the search.
-        capacity: C, individuals that the archive holds.
+        search: the NSGA-II.
+        capacity: C, most individuals in the archive.
         log_crowding: a full archive is thinned by the crowding of the logarithms; objectives must not be negative.
     """
 
@@ -343,7 +344,7 @@ class Archived(Generic[Draft, Genes]):
         return self._around(self.search.init(key, seeds, **context))
 
     def _around(self, population: NSGA2State[Genes]) -> ArchivedState[Genes]:
-        """The population beside an empty archive."""
+        """The population with an empty archive."""
         example = take(population.genes, 0)
         archive = archive_init(self.capacity, example, self.search.objectives, population.objectives.dtype)
         return ArchivedState(population=population, archive=archive)
@@ -380,12 +381,12 @@ def _nothing(state: object) -> Any:
 
 
 def _never(record: object) -> Any:
-    """No record is enough to end a search."""
+    """Never ends a search."""
     return False
 
 
 _Carried: TypeAlias = tuple[jax.Array, jax.Array, tuple[State, Genes, Record]]
-"""How many generations have been bred, whether that is enough, and what `evolve` returns."""
+"""Number of generations done, whether that is enough, and the result of `evolve` so far."""
 
 
 def evolve(
@@ -402,23 +403,23 @@ def evolve(
 ) -> tuple[State, Genes, Record]:
     """Generations without the host: each evaluates the candidates, tells their objectives and asks for the next ones.
 
-    The candidates that wait for their evaluation are carried from one generation to the next, and from call to call.
-    So the first ones may be any, seeds among them, and everything is traced once. Not jitted itself.
+    Candidates to evaluate are carried from one generation to the next, and from call to call. So the first candidates
+    are free, seeds for instance, and everything is traced once. Not jitted itself.
 
     Args:
-        state: of a search; with a leading axis where `tell` and `ask` are vmapped.
-        candidates: genes that wait.
+        state: state of a search; with a leading axis if `tell` and `ask` are vmapped.
+        candidates: genes to evaluate first.
         count: `[]` int, generations, at most `most`; traced.
-        evaluate: objectives of candidates.
+        evaluate: returns the objectives of candidates.
         tell: e.g. `NSGA2.tell`.
-        ask: e.g. `NSGA2.ask`; it returns as many candidates as wait.
-        observe: gives what is recorded of the state after each generation; by default nothing.
-        enough: says `[]` bool by the record of a generation whether it is the last one; by default never.
+        ask: e.g. `NSGA2.ask`; it must return as many candidates as `candidates`.
+        observe: returns the record of the state after each generation; by default nothing.
+        enough: returns `[]` bool from the record of a generation: whether it is the last one; by default never.
         most: static, rows of the record.
 
     Returns:
-        The state, the candidates that wait now, and the record `[most, ...]`, of which the first `count` rows mean
-        something, or those up to the generation that was enough.
+        The state, the candidates to evaluate next, and the record `[most, ...]`; only its first `count` rows are
+        meaningful, or those up to the generation that was enough.
 
     Examples:
         >>> from mohamjax.emo import NSGA2, evolve
@@ -450,7 +451,7 @@ def evolve(
         record = jax.tree.map(lambda rows, row: rows.at[number].set(row), record, seen)
         return number + 1, jnp.asarray(enough(seen)), (state, ask(state), record)
 
-    # The shapes of the record come from `observe` alone: to trace a whole generation once more would take seconds.
+    # The shapes of the record come from `observe` alone; tracing a whole generation once more would take seconds.
     rows = jax.eval_shape(observe, state)
     record = jax.tree.map(lambda row: jnp.zeros((most, *row.shape), row.dtype), rows)
     begun = jnp.int32(0), jnp.asarray(False), (state, candidates, record)

@@ -21,7 +21,7 @@ from mohamjax.runtime.platforms import by_platform
 
 _WORD = 32  # bits per word of the dominance matrix
 _BLOCK = 32  # rows whose ranks are settled, then pushed to all later rows, in one pass
-_PEEL_LIMIT = 2048  # rows up to which 'auto' peels; set from experiments/bench_ranking.py
+_PEEL_LIMIT = 2048  # rows up to which 'auto' peels on a CPU; set from experiments/bench_ranking.py
 _METHODS = ("auto", "peel", "blocked", "wide")
 
 
@@ -37,15 +37,15 @@ def non_dominated_rank(objectives: ArrayLike, *, method: str = "auto") -> jax.Ar
             front by front, O(N^2) work per 32 fronts. 'blocked' sorts the rows lexicographically and finds
             the longest chain of dominators block by block, O(N^2 M) comparisons but O(N) memory, for any
             number of fronts. 'wide' does the same in large blocks, whose longest chains it finds all at once, in
-            a number of kernels that does not depend on the data: for accelerators. 'auto' takes, on a processor,
-            the faster of the first two for N (experiments/bench_ranking.py), and 'wide' elsewhere. All give the
-            same ranks.
+            a number of kernels that does not depend on the data; it is for accelerators. 'auto' takes on a CPU
+            the faster of the first two for N (experiments/bench_ranking.py), elsewhere 'wide'. All give the same
+            ranks.
 
     Returns:
         `[N]` int32, from 0 without gaps.
 
     Raises:
-        ValueError: If `objectives` has not two axes, or on an unknown method.
+        ValueError: If `objectives` does not have two axes, or the method is unknown.
 
     Examples:
         >>> non_dominated_rank(jnp.array([[1.0, 2.0], [2.0, 1.0], [2.0, 2.0]]))
@@ -78,13 +78,13 @@ def _rank_values(values: jax.Array) -> jax.Array:
 
 
 def _rank_peel(f: jax.Array) -> jax.Array:
-    """Peel front by front on a bit matrix: bit q of `dominators[w, j]`: row 32 w + q dominates row j."""
+    """Peels front by front on a bit matrix; bit q of `dominators[w, j]` says that row 32 w + q dominates row j."""
     n, m = f.shape
     words = -(-n // _WORD)
     # Padded rows are +inf and therefore dominate nothing.
     padded = jnp.pad(f, ((0, words * _WORD - n), (0, 0)), constant_values=jnp.inf).reshape(words, _WORD, m)
     dominators = jnp.zeros((words, n), jnp.uint32)
-    for q in range(_WORD):  # unrolled: one fused pass that never holds the matrix of bools
+    for q in range(_WORD):  # unrolled into one fused pass that never holds the matrix of bools
         none_larger = jnp.ones((words, n), bool)
         some_smaller = jnp.zeros((words, n), bool)
         for k in range(m):
@@ -111,10 +111,10 @@ def _rank_peel(f: jax.Array) -> jax.Array:
 
 
 def _rank_blocked(f: jax.Array) -> jax.Array:
-    """Longest chain of dominators, over rows in lexicographic order.
+    """Longest chain of dominators of each row, over rows in lexicographic order.
 
-    There a dominator comes before what it dominates, and the first objective needs no comparison. Among
-    distinct rows "nowhere larger" is dominance, so only the first of equal rows passes its rank on and the
+    In this order a dominator comes before the rows that it dominates, and the first objective needs no comparison.
+    Among distinct rows "nowhere larger" is dominance, so only the first of equal rows passes its rank on, and the
     others copy it.
     """
     n = f.shape[0]
@@ -141,10 +141,10 @@ def _rank_blocked(f: jax.Array) -> jax.Array:
         settled, _ = lax.while_loop(lambda state: state[1], settle, (entered, jnp.array(True)))
         rank = lax.dynamic_update_slice(rank, settled, (start,))
         pushed = jnp.where(own_passes, settled + 1, 0)
-        # Later rows only: an earlier row is nowhere reached, since it was settled with its own block.
+        # Only later rows: earlier rows were settled with their own blocks.
         after = jnp.arange(blocks * _BLOCK, dtype=jnp.int32) >= start + _BLOCK
         reached = jnp.zeros_like(rank)
-        for q in range(_BLOCK):  # unrolled: one fused pass over the rows, vectorised along them
+        for q in range(_BLOCK):  # unrolled into one fused pass over the rows, vectorised along them
             hit = functools.reduce(jnp.logical_and, [c[q] <= column for c, column in zip(own, compared, strict=True)])
             reached = jnp.maximum(reached, jnp.where(hit, pushed[q], 0))
         return jnp.where(after, jnp.maximum(rank, reached), rank)
@@ -159,8 +159,8 @@ def crowding_distance(objectives: ArrayLike, rank: ArrayLike) -> jax.Array:
     The sum over objectives of (next larger value - next smaller value) / (largest - smallest of the front),
     in a stable sort with ties by row index. The first and the last row of every objective get inf, so fronts
     of one or two rows are all inf; an objective without span adds 0. Infinite objectives (and NaN, as +inf)
-    are clamped to the largest finite number of the dtype first: an infinite neighbour makes a gap of the
-    whole span, gaps between finite rows of such a front vanish, and no NaN appears.
+    are clamped to the largest finite number of the dtype first. So an infinite neighbour makes a gap of the
+    whole span, gaps between finite rows of such a front vanish, and there is no NaN.
 
     Args:
         objectives: `[N, M]` floats, minimised.
@@ -201,7 +201,7 @@ def _crowding(f: jax.Array, rank: jax.Array) -> jax.Array:
         # Halved where the span of the front would overflow (and only there: halves of tiny numbers underflow).
         scale = jnp.where(jnp.isfinite(largest - smallest), 1, 0.5).astype(value.dtype)
         span = largest * scale - smallest * scale
-        # Wrong across the borders of fronts, which are inf anyway.
+        # Gaps across the borders of fronts are wrong, but rows at a border get inf anyway.
         gap = jnp.roll(value, -1) * scale - jnp.roll(value, 1) * scale
         share = jnp.where(span > 0, gap / jnp.where(span > 0, span, 1), 0)
         return jnp.zeros_like(values).at[source].set(jnp.where(first | last, jnp.inf, share))
@@ -212,21 +212,21 @@ def _crowding(f: jax.Array, rank: jax.Array) -> jax.Array:
 def survive(
     objectives: ArrayLike, n: int, *, method: str = "auto", box: tuple[ArrayLike, ArrayLike] | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The n best rows of a merged population: whole fronts by rank, the last by crowding or by what its rows add.
+    """The n best rows of a merged population: whole fronts by rank, the last front by crowding or by volume added.
 
-    With a box, rows of the first front that add something to the hypervolume in it (`emo.exclusive`) come by how much
-    that is, after the ends of the front and before its other rows.
+    With a box, the ends of the first front come first, then the rows that add to the hypervolume in the box
+    (`emo.exclusive`) by the volume that they add, then its other rows.
 
     Args:
         objectives: `[N, M]` floats, minimised, of parents, offspring and immigrants together.
         n: Static, the number of survivors.
-        method: Static, of `non_dominated_rank`.
+        method: Static, see `non_dominated_rank`.
         box: ideal and reference point, `[M]` each, finite, the latter larger.
 
     Returns:
         `index` `[n]` int32, rows that survive, by rank, then by falling crowding, then by row index; `rank`
         `[n]` int32 and `crowding` `[n]`, both as they were in the merged population (crowding is not
-        recomputed among the survivors). With a box `crowding` falls from n to 1: who comes first, and no more.
+        recomputed among the survivors). With a box `crowding` falls from n to 1 and gives only the order.
 
     Raises:
         ValueError: If n is negative or larger than N.
@@ -258,9 +258,9 @@ def _survive(
 def _standing(
     f: jax.Array, rank: jax.Array, crowding: jax.Array, box: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    """What rows of one rank are sorted by, both falling: `[N]` the kind of their value, and the value.
+    """Sort keys within a rank, both descending: `[N]` the kind of a row (2, 1 or 0), and `[N]` its value.
 
-    Ends of a front come first; then what adds to the hypervolume, by how much; then the others, by crowding.
+    Ends of a front come first (2), then rows that add to the hypervolume, by volume (1), then the others, by crowding.
     """
     own = exclusive_volume(jnp.where(((rank == 0) & ~repeated(f))[:, None], depth(f, box), 0))
     end, adds = jnp.isinf(crowding), own > 0

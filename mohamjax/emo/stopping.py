@@ -19,7 +19,7 @@ from mohamjax.emo.ranking import crowding_distance
 def stability(objectives: ArrayLike, rank: ArrayLike) -> jax.Array:
     """Largest finite crowding distance of the first front; 0 if it has none.
 
-    The extremes of a front have infinite distance and do not enter. Jitted; N and M are static. Vmappable.
+    The extremes of a front have infinite distance and do not count. Jitted; N and M are static. Vmappable.
 
     Args:
         objectives: `[N, M]` floats, minimised.
@@ -47,7 +47,7 @@ def should_stop(history: Sequence[float], window: int = 40, delta: float = 0.02)
     Args:
         history: One value of `stability` per generation, oldest first.
         window: L of the paper.
-        delta: Threshold of the standard deviation, not included.
+        delta: Threshold below which the standard deviation must be.
 
     Raises:
         ValueError: If `window` is not positive.

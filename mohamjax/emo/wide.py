@@ -1,9 +1,10 @@
-"""Ranks, archives and volumes as few wide kernels, for accelerators: the same results as the forms for processors.
+"""Ranks, archives and volumes as few wide kernels, for accelerators, with the same results as the forms for CPUs.
 
-There each step of a loop costs launches, and a loop whose length depends on the data a message to the host and back.
-Ranking therefore settles its blocks by products of matrices of longest chains, all blocks at once, and then takes as
-many steps as there are blocks, for any number of fronts. The archive is thinned by rounds in which all rows leave
-that are more crowded than each of their neighbours. The hypervolume takes its rows at once.
+On an accelerator each step of a loop costs launches, and each round of a loop whose length depends on the data costs a
+message to the host and back. Therefore ranking computes the longest chains inside all blocks at once by matrix
+products, and then takes a number of steps that depends on N alone, for any number of fronts. The archive is thinned in
+rounds: in each, all rows that are more crowded than each of their neighbours leave. The hypervolume processes all rows
+at once.
 
 Axes: N rows, M objectives, all minimised; K blocks of B rows; C slots of an archive.
 """
@@ -22,21 +23,21 @@ from mohamjax.emo._arrays import measured
 from mohamjax.emo.exclusive import guarded
 from mohamjax.runtime.blocks import varying
 
-_BLOCK = 256  # rows whose longest chains are known beforehand
-_SQUARED = 16  # rows of the chains that products of the matrix with itself find; beyond, halves are joined
-_GROUP = 4  # blocks after which all later rows hear of their ranks
+_BLOCK = 256  # rows of a block, whose longest chains are computed beforehand
+_SQUARED = 16  # rows whose chains are found by squaring the matrix; longer chains are joined from halves
+_GROUP = 4  # blocks of a group, after which ranks are passed on to all later rows
 _AT_ONCE = 8  # dominators that a row is compared with in one step of a reduction
-_PHASES = 4  # a phase compares with the rows of its own and of later phases
-_NEVER = -(1 << 28)  # no chain; three of them still are an int32
+_PHASES = 4  # phases of ranking; each compares only with the rows of its own and of later phases
+_NEVER = -(1 << 28)  # stands for "no chain"; the sum of three is still an int32
 
 
 def lexicographic(f: jax.Array, rows: int) -> tuple[list[jax.Array], jax.Array, jax.Array, jax.Array]:
-    """Rows `[N, M]` in lexicographic order, padded by +inf up to a multiple of `rows`.
+    """Rows `[N, M]` in lexicographic order, padded by +inf to a multiple of `rows`.
 
     Returns:
-        The columns but the first, which the order itself compares; `passes` bool, the first of equal rows, false for
-        padding; both padded; `source` `[N]` int32, the row at each place; `representative` `[N]` int32, the place of
-        the first of the rows that equal it.
+        The columns except the first (which the order itself compares), padded; `passes` bool, true for the first of
+        equal rows, false for padding, padded; `source` `[N]` int32, the row at each place; `representative` `[N]`
+        int32, the place of the first of the rows that equal the row at each place.
     """
     n, m = f.shape
     index = jnp.arange(n, dtype=jnp.int32)
@@ -49,16 +50,16 @@ def lexicographic(f: jax.Array, rows: int) -> tuple[list[jax.Array], jax.Array, 
 
 
 def repeated(f: jax.Array) -> jax.Array:
-    """`[N]` bool: rows of `[N, M]` that equal an earlier one, by a sort instead of all pairs."""
+    """`[N]` bool: rows of `[N, M]` that equal an earlier one, by sorting instead of comparing all pairs."""
     _, first, source, _ = lexicographic(f, 1)
     return jnp.zeros(f.shape[0], bool).at[source].set(~first, unique_indices=True)
 
 
 def chains(f: jax.Array) -> jax.Array:
-    """Non-dominated rank `[N]` int32 of rows `[N, M]`, M above 1: the longest chain of dominators of each.
+    """Non-dominated rank `[N]` int32 of rows `[N, M]`, M above 1: the longest chain of dominators of each row.
 
-    Rows are taken in lexicographic order, where a dominator comes before what it dominates. Steps: N / 256, none of
-    which depends on the data.
+    Rows are taken in lexicographic order, where a dominator comes before the rows that it dominates. There are N / 256
+    steps, regardless of the data.
     """
     n = f.shape[0]
     block = min(_BLOCK, max(_SQUARED, 1 << (n - 1).bit_length()))
@@ -69,7 +70,7 @@ def chains(f: jax.Array) -> jax.Array:
     steps = rows // (block * group)
 
     def settle(rank: jax.Array, step: jax.Array, first: int) -> jax.Array:
-        """Ranks of a group; those of rows from `first` on, which `rank` holds, hear of them."""
+        """Settles the ranks of a group and passes them on to the later rows; `rank` holds the rows from `first` on."""
         start = step * block * group
         here = jnp.arange(block * group)
 
@@ -108,10 +109,10 @@ def chains(f: jax.Array) -> jax.Array:
 
 
 def _told(dominators: list[jax.Array], rows: list[jax.Array], pushed: jax.Array) -> jax.Array:
-    """What the rows are told by those among the dominators `[D]` that are nowhere larger, at most; 0 if nothing.
+    """Largest `pushed` `[D]` of the dominators that are nowhere larger than each row; 0 if there is none.
 
-    D is a multiple of `_AT_ONCE`: so many are written out in a step of the reduction. XLA gives a block of rows and all
-    that is reduced to a few warps, and of 1,024 steps that was more than their registers hold.
+    D is a multiple of `_AT_ONCE`, the number of dominators written out in one step of the reduction. XLA gives a block
+    of rows and the whole reduction to a few warps; 1,024 steps were more than their registers hold.
     """
     groups = [d.reshape(-1, _AT_ONCE) for d in (*dominators, pushed)]
 
@@ -124,14 +125,14 @@ def _told(dominators: list[jax.Array], rows: list[jax.Array], pushed: jax.Array)
 
 
 def _longest(compared: list[jax.Array], passes: jax.Array, block: int) -> jax.Array:
-    """`[K, B, B]` int32: dominations in the longest chain from row i to row j of a block, `_NEVER` where none leads.
+    """`[K, B, B]` int32: dominations in the longest chain from row i to row j of a block, `_NEVER` without a chain.
 
-    Chains of a few rows by squaring in the algebra of max and plus; those of twice as many rows are chains of either
-    half, or lead from one half to the other by one step.
+    Chains of a few rows are found by squaring in the max-plus algebra. Chains of twice as many rows lie in either half,
+    or lead from the first half to the second by one step.
     """
 
     def steps(size: int) -> jax.Array:
-        """`[K', size, size]`: 1 where the row dominates the column."""
+        """`[K', size, size]`: 1 where the row dominates the column, else `_NEVER`."""
         parts = [c.reshape(-1, size) for c in compared]
         below = functools.reduce(jnp.logical_and, [c[:, :, None] <= c[:, None, :] for c in parts])
         earlier = jnp.triu(jnp.ones((size, size), bool), 1)
@@ -153,25 +154,25 @@ def _longest(compared: list[jax.Array], passes: jax.Array, block: int) -> jax.Ar
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Product in the algebra of max and plus, `[K, B, B]`."""
+    """Product in the max-plus algebra, `[K, B, B]`."""
     return jnp.maximum(jnp.max(a[:, :, :, None] + b[:, None, :, :], axis=2), _NEVER)
 
 
 # ---------------------------------------------------------------- the archive
 
 
-_ROUNDS = 4  # rounds of thinning between two looks at whether it is done
-_STEPS = 32  # chunks entered between two messages to the host
+_ROUNDS = 4  # rounds of thinning between two checks whether it is done
+_STEPS = 32  # steps between two messages to the host
 
 
 class _Thinning(NamedTuple):
-    """Rows on their way out of a full archive.
+    """State of thinning a full archive.
 
-    Every objective is a list of the rows left, in sorted order; N stands for "no neighbour".
+    Every objective has a linked list of the remaining rows in sorted order; N stands for "no neighbour".
     """
 
-    gone: jax.Array  # [N] bool, left, in the order of their crowding as it was then
-    crowding: jax.Array  # [N], of those that left as it was then
+    gone: jax.Array  # [N] bool, rows that have left
+    crowding: jax.Array  # [N], of rows that have left: the crowding with which they left
     previous: jax.Array  # [M, N] i32
     following: jax.Array  # [M, N] i32
 
@@ -181,27 +182,28 @@ class Slots(NamedTuple):
 
     objectives: jax.Array  # [C, M], +inf where unused
     valid: jax.Array  # [C] bool, slots in use
-    origin: jax.Array  # [C] i32, where the genes of each slot come from; anything where unused
-    thinned: jax.Array  # [] i32, non-dominated designs given up so far
+    origin: jax.Array  # [C] i32, row that the genes of each slot come from; arbitrary where unused
+    thinned: jax.Array  # [] i32, number of non-dominated designs dropped so far
 
 
 class Chunks(NamedTuple):
     """A batch in chunks of R rows; one chunk without the leading axis."""
 
     objectives: jax.Array  # [chunks, R, M], +inf in padding
-    source: jax.Array  # [chunks, R] i32, where the genes of each row come from
+    source: jax.Array  # [chunks, R] i32, row that the genes of each row come from
 
 
 def enter_chunks(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_crowding: bool) -> Slots:
     """The slots after chunks have entered one after another, thinned after each (`archive_update`).
 
-    One chunk enters in every step of a loop. Where thinning takes longer than a step, the next steps go on with it.
-    The host is asked once in `_STEPS` steps whether all have entered.
+    One chunk enters in every step of a loop; if thinning takes longer than a step, the next steps continue it. The host
+    is asked once in `_STEPS` steps whether all chunks have entered.
 
     Args:
-        slots: of the archive.
-        batch: its chunks.
-        corners: `[2, M]`, of the box in which rows are guarded, on the axes of crowding; or None.
+        slots: slots of the archive.
+        batch: chunks of the batch.
+        corners: `[2, M]`, ideal and reference point of the box in which rows are guarded, on the axes of crowding; or
+            None.
         log_crowding: static; see `archive_update`.
     """
     kept, (rows, source) = slots.objectives, batch
@@ -210,7 +212,7 @@ def enter_chunks(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_
     n = capacity + chunk
     candidate = jnp.all(jnp.isfinite(rows), axis=2)
     rows = jnp.where(candidate[:, :, None], rows, jnp.inf)
-    # Of equal rows, which cover each other, the first stays.
+    # Equal rows cover each other; the first of them stays.
     covered = _covers(rows, rows)
     earlier = jnp.triu(jnp.ones((chunk, chunk), bool), 1)
     candidate &= ~jnp.any(covered & (~jnp.swapaxes(covered, 1, 2) | earlier), axis=1)
@@ -269,11 +271,11 @@ def _covers(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 class _Measure(NamedTuple):
-    """What distances are measured on."""
+    """Axes on which distances are measured."""
 
     half: jax.Array  # [M, N], objectives halved, so that the difference of two finite values is finite
-    span: jax.Array  # [M], of the rows; 1 where there is none
-    has_span: jax.Array  # [M] bool
+    span: jax.Array  # [M], span of the halved rows; 1 where it is 0
+    has_span: jax.Array  # [M] bool, whether the span is above 0
 
 
 def _measure(objectives: jax.Array, alive: jax.Array) -> _Measure:
@@ -294,7 +296,7 @@ def _distance(measure: _Measure, previous: jax.Array, following: jax.Array) -> j
 
 
 def _begun(measure: _Measure, alive: jax.Array, guard: jax.Array) -> _Thinning:
-    """Every row in its place, by counting: a sort takes longer than comparing so few rows with each other."""
+    """The state before the first round; rows are sorted by counting, which is faster than a sort for so few rows."""
     half = measure.half
     m, n = half.shape
     place = jnp.arange(n, dtype=jnp.int32)
@@ -302,8 +304,8 @@ def _begun(measure: _Measure, alive: jax.Array, guard: jax.Array) -> _Thinning:
     before = alive[:, None] & ((other < own) | ((other == own) & (place[:, None] < place)))
     rank = jnp.sum(before, axis=1, dtype=jnp.int32)  # [M, N]
 
-    # The row of every rank, between two that stand for "none"; rows that are not alive have no place in it. Ranks of
-    # those that are, which are finite, differ.
+    # The row of every rank, with an n ("no neighbour") at either end. Rows that are not alive have no place in it. Rows
+    # that are alive are finite, and their ranks differ.
     axis = jnp.arange(m, dtype=jnp.int32)[:, None]
     ordered = jnp.full((m, n + 2), n, jnp.int32)
     ordered = ordered.at[axis, jnp.where(alive, rank + 1, n + 2 + place)].set(place, mode="drop", unique_indices=True)
@@ -313,10 +315,11 @@ def _begun(measure: _Measure, alive: jax.Array, guard: jax.Array) -> _Thinning:
 
 
 def _round(thinning: _Thinning, measure: _Measure, alive: jax.Array, guard: jax.Array) -> _Thinning:
-    """All rows leave that are more crowded than each of their neighbours; those of `guard` stay.
+    """All rows that are more crowded than each of their neighbours leave; rows of `guard` stay.
 
-    A row that leaves makes its neighbours less crowded, never more. So one that is more crowded than all its neighbours
-    leaves before them, with the crowding that it has, even if others leave in between: none has to wait.
+    A row that leaves makes its neighbours less crowded, never more. So a row that is more crowded than all its
+    neighbours leaves before them in one-by-one thinning too, with its present crowding, even if others leave in
+    between. Therefore all such rows can leave at once.
     """
     gone, crowding, previous, following = thinning
     n = crowding.shape[0]
@@ -342,10 +345,10 @@ def _round(thinning: _Thinning, measure: _Measure, alive: jax.Array, guard: jax.
 
 
 def _least(thinning: _Thinning, alive: jax.Array, excess: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The `excess` rows that leave first, and whether they are known.
+    """Mask `[N]` of the `excess` rows that leave first, and whether they are final.
 
-    One after another, rows leave in the order of their crowding, ties by place. So they are known once so many have
-    left that come before all that stay.
+    One by one, rows would leave in the order of their crowding, ties by place. So the rows are final once at least
+    `excess` of those that have left come before all that remain.
     """
     crowding, n = thinning.crowding, thinning.crowding.shape[0]
     place = jnp.arange(n, dtype=jnp.int32)
@@ -362,7 +365,7 @@ def _least(thinning: _Thinning, alive: jax.Array, excess: jax.Array) -> tuple[ja
 
 
 def profiles(heights: jax.Array, ends: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Height covered per strip before and after each row `[N, N]`: row r covers the strips below `ends[r]`.
+    """Height covered in each strip before and after each row, `[N, N]` each; row r covers the strips below `ends[r]`.
 
     Args:
         heights: `[N]` floats, not negative, in the order of the rows.

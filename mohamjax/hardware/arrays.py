@@ -34,8 +34,8 @@ from mohamjax.runtime.struct import cast, record
 class Machine:
     """One accelerator, padded to L levels (innermost first, padding outermost).
 
-    A padded level has `level_mask` False, keeps nothing, has no limits (infinite capacity, mesh and bandwidth),
-    fanout 1 and no costs, so that it never changes a result. Float fields share one float dtype.
+    A padded level has `level_mask` False, keeps nothing, has no limits (infinite capacity, bandwidth and, except after
+    `resize`, mesh), fanout 1 and no costs, so that it never changes a result. Float fields share one float dtype.
 
     Attributes:
         level_mask: `[L]` bool, the level exists. The outermost existing level is the off-chip memory.
@@ -102,7 +102,7 @@ _PADDING = {
 
 
 def pad_machine(machine: Machine, levels: int) -> Machine:
-    """A machine, of NumPy arrays without a batch axis, with padding behind its outermost level.
+    """Pads a machine of NumPy arrays, without a batch axis, beyond its outermost level.
 
     Args:
         machine: At most `levels` levels.
@@ -192,7 +192,7 @@ def template_arrays(
     levels = most if levels is None else levels
     if levels < most:
         raise ValueError(f"levels={levels}, but a template has {most} levels")
-    if not isinstance(technology.sram, jax_core.Tracer):  # whose values are not there to be looked at
+    if not isinstance(technology.sram, jax_core.Tracer):  # a tracer has no values to check
         check_ports(templates, technology)
     return _with_costs(template_structure(templates, levels, dtype), technology)
 
@@ -212,7 +212,7 @@ def check_ports(templates: Sequence[Template], technology: Technology) -> None:
 def template_structure(
     templates: Sequence[Template], levels: int, dtype: npt.DTypeLike = jnp.float32
 ) -> TemplateArrays:
-    """`template_arrays` before anything is computed: capacities and fanouts, but no meshes and costs; NumPy leaves."""
+    """`template_arrays` before meshes and costs are computed: capacities and fanouts alone; NumPy leaves."""
     stacked = [_one(template, levels, dtype) for template in templates]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *stacked)
 
@@ -284,10 +284,10 @@ def _one(template: Template, levels: int, dtype: npt.DTypeLike) -> TemplateArray
 def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array, fanout: jax.Array) -> Machine:
     """The template's structure with other sizes: meshes, access energies and areas follow from them.
 
-    All costs are those of the technology given, whichever the template was made with, but those that it states itself.
-    Pure, jittable and meant to be vmapped. Nothing is checked or rounded: give sizes within the template's
+    Costs come from the given technology, whichever the template was made with, except those that the template states
+    itself. Pure, jittable and meant to be vmapped. Nothing is checked or rounded: give sizes within the template's
     (`granularity` says what to round to). Levels that the template does not limit stay unlimited; a level with
-    capacity 0 costs nothing. A template of fixed sizes keeps them in any case.
+    capacity 0 costs nothing. A template of fixed sizes always keeps them.
 
     Args:
         template: One template, without a T axis.
@@ -347,7 +347,7 @@ def leakage(template: TemplateArrays, technology: Technology, machine: Machine) 
         machine: What `resize` made of the template.
 
     Returns:
-        `[]` float, mW, which is pJ in a nanosecond; NaN where the technology does not tell.
+        `[]` float, mW (pJ per nanosecond); NaN if the technology does not state it.
     """
     technology = cast(technology, machine.capacity.dtype)
     leaks = component_leakage(
@@ -364,7 +364,7 @@ def leakage(template: TemplateArrays, technology: Technology, machine: Machine) 
 def _wire_energy(
     base: Machine, technology: Technology, area: jax.Array, mac_area: jax.Array, fanout: jax.Array
 ) -> jax.Array:
-    """`[L]` pJ per word and hop: wires as long as a child's tile is wide, a square of all that lies below the level."""
+    """`[L]` pJ per word and hop: a wire is as long as the side of a child's tile, a square of all below the level."""
     tile, widths = mac_area, []
     for i in range(area.shape[0]):
         widths.append(jnp.sqrt(tile))

@@ -1,7 +1,7 @@
 """SRAM tables of any node from CACTI, through hwcomponents (the extra `technology`, Python 3.12 or newer).
 
-hwcomponents and its package for CACTI (Andrulis, MIT; CACTI 7 itself inside) know which nodes there are and how sizes
-and nodes between CACTI's own follow from them; here is only which sizes are asked for, and that each is asked for once.
+hwcomponents and its package for CACTI (Andrulis, MIT; contains CACTI 7) know which nodes there are, and derive sizes
+and nodes between CACTI's own. This module only chooses which sizes to ask for, and asks for each of them once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mohamjax.hardware.template import Template
 from mohamjax.runtime.code_hash import code_hash
 
 LARGEST_NODE_NM = 90
-"""Beyond it hwcomponents-cacti scales the figures of 22 nm up, to several times those of its own 90 nm."""
+"""Largest node [nm]: beyond it hwcomponents-cacti scales 22 nm up, to several times its own figures of 90 nm."""
 
 _LEAST_ROWS = 16
 
@@ -33,7 +33,7 @@ Memory = tuple[int, int, int]
 
 
 def _packages() -> tuple[Callable[..., Any], types.ModuleType, str]:
-    """The SRAM model, the scaling of nodes, and the version of what computes."""
+    """The SRAM model, the module that scales nodes, and the versions of the packages."""
     try:
         import hwcomponents_cacti  # pyright: ignore[reportMissingImports]
         from hwcomponents.scaling import techscaling  # pyright: ignore[reportMissingImports]
@@ -59,7 +59,7 @@ def logic_scaling(node_nm: float, from_nm: float = 45) -> tuple[float, float]:
 
 
 def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.ndarray:
-    """What CACTI says about one memory; kept in the user's cache folder.
+    """CACTI's figures of one memory; kept in the user's cache folder.
 
     Args:
         node_nm: technology node [nm], at most 90.
@@ -71,7 +71,7 @@ def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.nd
         `[6]` float64: read and write energy [pJ], area [um^2], leakage [mW], access and cycle time [ns].
 
     Raises:
-        InputError: hwcomponents is not installed, or CACTI does not run or refuses the size.
+        InputError: hwcomponents is not installed, the node is too large, or CACTI does not run or refuses the size.
     """
     model, _, version = _packages()
     if not 0 < node_nm <= LARGEST_NODE_NM:
@@ -86,7 +86,7 @@ def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.nd
     except (OSError, ValueError):
         pass  # not there, or cut short: asked for again
     try:
-        # Not `* 1e-9`: their test of 90 nm for being above CACTI's largest node fails by rounding.
+        # Not `* 1e-9`: rounding would make 90 nm exceed CACTI's largest node in their test.
         memory = model(tech_node=node_nm / 1e9, width=width, depth=rows, size=width * rows, n_rw_ports=ports)
         read, write = memory.read(), memory.write()
     except Exception as error:  # a model of the package may raise anything
@@ -110,14 +110,14 @@ def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.nd
 
 
 def keep(file: pathlib.Path, text: str) -> None:
-    """Writes what was asked for, whole or not at all; that it cannot be written only makes the next time longer."""
+    """Writes a file of the cache, whole or not at all; if it cannot be written, the next run only takes longer."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(f".{os.getpid()}")
         part.write_text(text, encoding="utf-8")
         part.replace(file)
     except OSError:
-        pass  # without a cache it only takes longer
+        pass
 
 
 def memories_of(templates: Sequence[Template]) -> list[Memory]:
@@ -137,14 +137,14 @@ def make_sram_rows(
     tolerance: float = 0.01,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """A table that has rows wherever the curves bend or jump: two row counts an octave, then halves of intervals.
+    """Makes a table with rows wherever the curves bend or jump: two row counts an octave, then halved intervals.
 
     An interval whose middle is further than the tolerance from the line between its ends (on logarithmic axes, in read
     energy, write energy or area) is halved, down to 16 rows.
 
     Args:
         node_nm: technology node [nm].
-        memories: what is to be covered, from 16 rows to the most.
+        memories: memories to cover, each from 16 rows to its most.
         tolerance: largest relative error at the middles.
         progress: called with the number of sizes known so far.
 

@@ -1,9 +1,9 @@
-"""The off-chip memory of a package, and templates as they are in a package with it.
+"""The off-chip memory of a package, and the templates of a package with this memory.
 
-A package has one memory, so that a bit costs the same whichever chiplet moves it. A template names a memory as well,
-for mappings that are evaluated without a package. `with_memory` brings the two together. It is called where templates
-and package first meet, so that every later stage (mapper, evaluation, bounds, files, hashes) sees templates whose
-off-chip level is the memory of the package.
+A package has one memory, so that a bit costs the same whichever chiplet moves it. A template names a memory too, for
+mappings that are evaluated without a package. `with_memory` replaces it by that of the package. It is called where
+templates and package first meet, so that every later stage (mapper, evaluation, bounds, files, hashes) sees templates
+whose off-chip level is the memory of the package.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mohamjax.hardware.technology import DRAM_TYPES, DramType
 from mohamjax.hardware.template import Component, Level, Template
 
 _OF_TEMPLATES = "template"
-"""Type in files of the memory that every template names for itself."""
+"""The type, in files, that leaves every template the memory that it names itself."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """What a bit costs that is read from or written to the off-chip memory: by the memory's type, or as stated.
+    """The off-chip memory, which sets the energy of a bit read or written: by its type, or stated.
 
     Attributes:
         type: One of `technology.DRAM_TYPES`, whose energy the technology knows; None where the energy is stated.
@@ -47,7 +47,7 @@ class Memory:
     energy: float | None = None
 
     def __post_init__(self) -> None:
-        """Checks what is given; raises InputError."""
+        """Checks type and energy; raises InputError."""
         if (self.type is None) == (self.energy is None):
             raise InputError(
                 f"has {'neither' if self.type is None else 'both'} of type and energy",
@@ -64,7 +64,7 @@ class Memory:
 
 
 def unknown_memory(name: object, *, file: object = None, item: str | None = None) -> InputError:
-    """The complaint about a type of memory. None is guessed: that of the nearest name may be another one altogether."""
+    """The error about an unknown type. It suggests none: the type of the nearest name may be quite another one."""
     return InputError(
         f"unknown memory type {name!r}",
         file=file,
@@ -93,7 +93,7 @@ class MemoryForm(Form):
 
 
 def check_memory_type(package: object, *, file: object = None, where: str = "") -> None:
-    """Refuses a package whose memory is of a type that the technology does not know; the rest is its form's matter."""
+    """Refuses a package whose memory is of an unknown type; its form checks everything else."""
     memory = package.get("memory") if isinstance(package, abc.Mapping) else None
     name = memory.get("type") if isinstance(memory, abc.Mapping) else None
     if isinstance(name, str) and name not in (*DRAM_TYPES, _OF_TEMPLATES):
@@ -101,7 +101,7 @@ def check_memory_type(package: object, *, file: object = None, where: str = "") 
 
 
 def memory_of(form: MemoryForm, default: Memory | None, *, file: object = None, where: str = "memory") -> Memory | None:
-    """What a bit costs by a form; `default` where the form says nothing about it.
+    """The memory of a form, None for the type `template`; `default` if the form states neither type nor energy.
 
     Raises:
         InputError: The form has both a type and an energy.
@@ -121,21 +121,21 @@ def memory_of(form: MemoryForm, default: Memory | None, *, file: object = None, 
 
 
 def memory_to_dict(memory: Memory | None) -> dict[str, object]:
-    """What `memory_of` reads the memory from."""
+    """The memory as plain data, with the keys of `MemoryForm`."""
     if memory is None:
         return {"type": _OF_TEMPLATES}
     return {"type": memory.type} if memory.energy is None else {"energy_pJ_per_bit": memory.energy}
 
 
 def with_memory(templates: Sequence[Template], memory: Memory | None) -> tuple[Template, ...]:
-    """Templates as they are in a package: their off-chip level is the package's memory.
+    """The templates of a package: their off-chip level is the package's memory.
 
-    Done twice, it changes nothing more. A stated energy becomes costs that the level states itself (the component class
+    A second call changes nothing more. A stated energy becomes costs that the level states itself (the component class
     `fixed`), per access of a whole row of the level.
 
     Args:
         templates: As users write them.
-        memory: That of the package; None leaves the templates as they are.
+        memory: The memory of the package; None leaves the templates as they are.
 
     Returns:
         The templates in their order; those that have this memory already are the same objects.

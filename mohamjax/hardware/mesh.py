@@ -2,14 +2,14 @@
 
 A router stands at every place (x, y) of the mesh, under a chiplet or not; a link joins two neighbours and carries both
 directions together, as an interface does. The router at the end of an interface's row joins the interface to the mesh.
-Data take the XY route from the interface: along its row to the column of the chiplet, then along that column. What is
-written takes the same links back.
+Data take the XY route from the interface: along its row to the column of the chiplet, then along that column. Writes
+take the same links back.
 
-Every chiplet goes to its nearest interface, so that no link serves two interfaces: the routes of an interface are a
-tree whose root is the interface's router. All links are equally wide, and one further out carries no chiplet that the
-one before it does not, so that the first link of a route, its *trunk*, grants least. What a trunk with a single chiplet
-grants, the chiplet's own link grants too. The trunks of two chiplets or more are therefore all that the mesh adds to
-the resources of a schedule.
+Every chiplet uses its nearest interface, so that no link serves two interfaces: the routes of an interface are a tree
+whose root is the interface's router. All links have the same bandwidth, and a link carries all chiplets of the links
+further out, so that the first link of a route, its *trunk*, limits it most. A trunk with a single chiplet limits it no
+more than the chiplet's own link. The trunks of two or more chiplets are therefore all that the mesh adds to the
+resources of a schedule.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def route(chiplet: tuple[int, int], interface: tuple[int, int], columns: int) ->
         columns: columns of the mesh.
 
     Returns:
-        The links in order, the trunk first; hops - 1 of them. None where the chiplet stands at the interface's router.
+        The hops - 1 links in order, the trunk first; empty if the chiplet stands at the interface's router.
 
     Examples:
         >>> route((1, 1), (-1, 0), 2)
@@ -60,7 +60,7 @@ def trunks(chiplets: np.ndarray, interfaces: np.ndarray, nearest: np.ndarray, co
         columns: columns of the mesh.
 
     Returns:
-        `[n, K]` bool, which chiplet's traffic passes which of the K trunks; a row has one at most.
+        `[n, K]` bool, whether a chiplet's traffic passes each of the K trunks; at most one per row is True.
     """
     roots = np.array([_root((int(x), int(y)), columns) for x, y in interfaces])
     dx, dy = (chiplets - roots[nearest]).T

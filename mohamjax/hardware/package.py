@@ -2,7 +2,7 @@
 
 Chiplets stand on a mesh of ceil(sqrt(n)) columns, row by row, in the order of the hardware genome (empty tiles squeezed
 out). Memory interfaces stand outside the west (x = -1) and east (x = columns) columns. A chiplet uses its nearest
-interface by Manhattan distance, ties to the highest index (docs/concepts/package.md).
+interface by Manhattan distance; ties go to the highest index (docs/concepts/package.md).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Placement = Literal["corner", "middle"]
 Contention = Literal["all", "interface", "mesh"]
 
 CONTENTION = get_args(Contention)
-"""What binds: interfaces, chiplets' own links and the DRAM; interfaces alone; or all and every link of the mesh."""
+"""What limits traffic: interfaces, chiplets' own links and DRAM; interfaces alone; or all these and the mesh links."""
 
 _LPDDR4 = Memory(DRAM_TYPES[0])
 _PER_ROW = 2
@@ -72,7 +72,7 @@ class PackageParameters:
     """What a package is made of. Bandwidths in bytes per cycle are GB/s at 1 GHz.
 
     Bandwidths are above 0, and `math.inf` or `"unlimited"` where nothing limits; energies and areas are at least 0.
-    Fields that are arrays are not checked: they may be traced, or hold the numbers of several packages.
+    Fields that are arrays are not checked: they may be traced, or hold the values of several packages.
 
     Attributes:
         max_tiles: Most chiplets that it can have.
@@ -83,11 +83,11 @@ class PackageParameters:
         router_area: um^2 per chiplet.
         transceiver_area: um^2 per chiplet.
         contention: One of `CONTENTION`.
-        placement: rows of the memory interfaces, see `Placement`.
-        interface_counts: Pairs (up to so many chiplets, memory interfaces), ascending; the last pair's first
-            entry is None: beyond. Never more than two per row are placed.
-        memory: What a bit costs that moves between any chiplet and the off-chip memory; None where every template has
-            the memory that it names itself. `with_memory` says what templates are in the package.
+        placement: Rows of the memory interfaces, see `Placement`.
+        interface_counts: Pairs (most chiplets, memory interfaces), ascending; the last pair has None for any number of
+            chiplets. At most two interfaces per row are placed.
+        memory: Energy of a bit that moves between any chiplet and the off-chip memory; None if every template keeps the
+            memory that it names itself (`with_memory`).
 
     Raises:
         InputError: A field has a value that it cannot have.
@@ -110,7 +110,7 @@ class PackageParameters:
     memory: Memory | None = _LPDDR4
 
     def __post_init__(self) -> None:
-        """Checks every plain number and text by the types that files are read by."""
+        """Checks every plain number and text against the types that files allow."""
         check_fields(self, _ALLOWED, "package")
         _check_counts(self.interface_counts, None, "package.interface_counts")
         object.__setattr__(self, "interface_counts", tuple(tuple(pair) for pair in self.interface_counts))
@@ -121,7 +121,7 @@ class PackageParameters:
 
     @property
     def links_contend(self) -> bool:
-        """Whether chiplets' own links and the DRAM bind, and not the interfaces alone."""
+        """Whether chiplets' own links and the DRAM limit traffic too, not the interfaces alone."""
         return self.contention != "interface"
 
     @property
@@ -139,8 +139,8 @@ class PackageTables:
         interfaces: `[n + 1]` int32, memory interfaces; 0 for no chiplet.
         interface_of: `[n + 1, n]` int32, the interface of each tile; -1 for tiles that are not there.
         hops: `[n + 1, n]` float, hops to that interface; 0 for tiles that are not there.
-        trunks: `[n + 1, n, K]` bool, which tile's traffic passes which of the links of the mesh that can bind
-            (`hardware.mesh`); None where the mesh does not contend.
+        trunks: `[n + 1, n, K]` bool, whether a tile's traffic passes each of the mesh's links that can limit it
+            (`hardware.mesh`); None unless `contention` is `mesh`.
     """
 
     columns: jax.Array
@@ -158,8 +158,8 @@ def mesh_columns(chiplets: int) -> int:
 def interface_positions(params: PackageParameters, chiplets: int) -> list[tuple[int, int]]:
     """(x, y) of each memory interface of a package of `chiplets` (at least 1) chiplets, in order of index.
 
-    An even index stands in the west (x = -1), an odd one in the east (x = columns). Rows by index // 2: `corner`
-    0, R-1, 1, R-2, ...; `middle` (R-1) // 2, then alternately one row further down (y + 1) and up.
+    Even indices stand in the west (x = -1), odd ones in the east (x = columns). Index // 2 counts through the R rows:
+    `corner` takes 0, R-1, 1, R-2, ...; `middle` takes (R-1) // 2, then alternately one row further down (y + 1) and up.
     """
     columns = mesh_columns(chiplets)
     rows = -(-chiplets // columns)
@@ -219,7 +219,7 @@ def _stacked(shared: list[np.ndarray]) -> np.ndarray:
 
 
 def mesh_routes(params: PackageParameters, chiplets: int) -> list[list[Link]]:
-    """Links of the mesh between every chiplet of a package and its interface, from the interface on."""
+    """The mesh links of every chiplet of a package, from its interface on."""
     tiles, positions, nearest, _ = _places(params, chiplets)
     ends = zip(tiles.tolist(), positions[nearest].tolist(), strict=True)
     return [route((x, y), (ix, iy), mesh_columns(chiplets)) for (x, y), (ix, iy) in ends]
@@ -235,8 +235,8 @@ _OLDER = {
     "interface_bytes_per_cycle": "interface_bandwidth",
     "dram_bytes_per_cycle": "dram_bandwidth",
 }
-"""Names that bandwidths had in files before they had there the names that they have everywhere else. They are read as
-well, and our own files are written with them, so that earlier versions go on reading `designs/1`."""
+"""Former names of bandwidths in files, with the present ones. Files may use either. Our own are written with the former
+names, so that earlier versions can still read `designs/1`."""
 
 _OLD_NAME = Meta(description="bytes per cycle, or `unlimited`; an older name of what is called `..._bandwidth`")
 
@@ -266,7 +266,7 @@ _NAMES = {
     "router_area_um2": "router_area",
     "transceiver_area_um2": "transceiver_area",
 }
-"""Parameters that have other names in files."""
+"""Parameters that have other names in files, by those names."""
 
 
 def package_from_dict(
@@ -294,9 +294,9 @@ def package_from_dict(
 
     Args:
         data: The mapping.
-        file: The file that it is in, for complaints.
+        file: The file that it is in, for errors.
         where: Its key path there.
-        default: Parameters that it does not give; default those of the class.
+        default: Gives the parameters that the mapping does not; by default `PackageParameters()`.
 
     Raises:
         InputError: If a key is unknown, or a value has the wrong type or is out of range.
@@ -338,11 +338,11 @@ def package_of(
 
 
 def load_package(path: str | pathlib.Path, default: PackageParameters | None = None) -> PackageParameters:
-    """Package parameters from a YAML file as `package_from_dict` documents it.
+    """Package parameters from a YAML file, whose keys `package_from_dict` documents.
 
     Args:
         path: The file.
-        default: Parameters that it does not give.
+        default: Gives the parameters that the file does not.
 
     Raises:
         InputError: As `package_from_dict`, or the file cannot be read.
@@ -351,17 +351,17 @@ def load_package(path: str | pathlib.Path, default: PackageParameters | None = N
 
 
 def as_package(given: PackageParameters | str | os.PathLike[str] | None) -> PackageParameters:
-    """A package as Python functions take it: as it is, by the path of a file, or None for the default.
+    """Package parameters from what Python functions take: parameters, the path of a file, or None for the default.
 
     Raises:
         InputError: As `load_package`.
-        TypeError: It is nothing of these.
+        TypeError: It is none of these.
     """
     return PackageParameters() if given is None else as_given(given, "package", PackageParameters, load_package)
 
 
 def _check_counts(counts: Sequence[tuple[int | None, int]], file: object, where: str) -> None:
-    """Refuses pairs that do not ascend, and null elsewhere than in the last one."""
+    """Refuses pairs that do not ascend, a last pair without null, and null in any other."""
     most = 0
     for i, pair in enumerate(counts):
         if (pair[0] is None) != (i == len(counts) - 1):

@@ -1,8 +1,8 @@
 """Registers, comparators, arithmetic and DRAM of any node, from the component library of hwcomponents.
 
-The extra `technology`, Python 3.12 or newer. hwcomponents-library (Andrulis, MIT) has Aladdin's tables at 40 nm (Shao
-et al., 2014) and scales them; hwcomponents-cacti has energies of DRAM interfaces per bit. Here is only which of their
-components stands for which part of a technology, and that each is asked for once.
+It needs the extra `technology` and Python 3.12 or newer. hwcomponents-library (Andrulis, MIT) has Aladdin's tables at
+40 nm (Shao et al., 2014) and scales them; hwcomponents-cacti has energies of DRAM interfaces per bit. This module only
+chooses which of their components stands for which part of a technology, and asks for each of them once.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _PACKAGES = ("hwcomponents", "hwcomponents-cacti", "hwcomponents-library")
 
 
 class _Cost(Protocol):
-    """What one action of a component costs, in their form."""
+    """The cost of one action of a component, as hwcomponents gives it."""
 
     energy: SupportsFloat  # J
 
 
 class _Component(Protocol):
-    """A component in their form."""
+    """A component of hwcomponents."""
 
     area: SupportsFloat  # m^2
     leak_power: SupportsFloat  # W
 
 
 def _library() -> tuple[types.ModuleType, types.ModuleType, str]:
-    """Aladdin's components, those of CACTI's package, and the version of what computes."""
+    """Aladdin's components, those of CACTI's package, and the versions of the packages."""
     try:
         import hwcomponents_cacti  # pyright: ignore[reportMissingImports]
         from hwcomponents_library.library import aladdin  # pyright: ignore[reportMissingImports]
@@ -52,14 +52,14 @@ def library_parts(node_nm: float) -> dict[str, dict[str, float]]:
     """Parts of a `technology/1` file at a node; kept in the user's cache folder.
 
     A register, an adder and a multiplier are asked for at 1 bit and a comparator at 32: their tables are linear in the
-    width (the multiplier's in its square). The address generator is that of their smart buffer: per address bit two
-    registers and an adder.
+    width (the multiplier's in its square). The address generator is that of their smart buffer: two registers and an
+    adder per address bit.
 
     Args:
         node_nm: technology node [nm], at most 90.
 
     Returns:
-        By name (`register`, `comparator`, `address_generator`, `multiplier`, `adder`) what `load_technology` reads.
+        Parts as `load_technology` reads them: `register`, `comparator`, `address_generator`, `multiplier`, `adder`.
 
     Raises:
         InputError: hwcomponents-library is not installed, or has nothing for this node.
@@ -87,7 +87,7 @@ def library_parts(node_nm: float) -> dict[str, dict[str, float]]:
 
 
 def _whole(kept: object) -> bool:
-    """Whether a file holds what `_asked` gives, and nothing that is no cost."""
+    """Whether the content of a file has the parts that `_asked` gives, and nothing but valid costs."""
     names = {"register", "comparator", "address_generator", "multiplier", "adder"}
     if not isinstance(kept, dict) or set(kept) != names or not all(isinstance(part, dict) for part in kept.values()):
         return False
@@ -123,7 +123,7 @@ def _asked(aladdin: types.ModuleType, node_m: float) -> dict[str, dict[str, floa
 
 
 def library_dram(types: tuple[str, ...]) -> dict[str, float]:
-    """Energies of those of these DRAM types that hwcomponents-cacti knows, pJ per bit; reads cost what writes do.
+    """Energies [pJ per bit] of the given DRAM types that hwcomponents-cacti knows; reads and writes cost the same.
 
     Raises:
         InputError: hwcomponents is not installed.

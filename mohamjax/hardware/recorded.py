@@ -1,4 +1,4 @@
-"""The technology that a file of designs was made with: packaged ones by their hash, others with all their figures."""
+"""The technology that a file of designs was made with: a hash if it is packaged, otherwise all its figures."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class RecordForm(Form):
 
 
 _EARLIER = {"8b9b82d0dcb655cc448f9dd06bf165045c2f8d7148774bac9408bf90ae1902ce": "45nm-coarse"}
-"""Hashes of packaged figures in forms that they had before, and the name that they go by now."""
+"""Hashes of former versions of packaged figures, with their present name."""
 
 
 def technology_record(technology: Technology) -> dict[str, object]:
-    """What a file of designs says of the technology: its hash, and all its figures unless it is a packaged one."""
+    """What a file of designs states about its technology: the hash, and all figures unless it is a packaged one."""
     stated = technology_hash(technology)
     record: dict[str, object] = {"hash": stated, "static_energy": technology.static_share is not None}
     if technology_called(stated):
@@ -61,17 +61,18 @@ def recorded_technology(
     """The technology that a file of designs was made with.
 
     Args:
-        record: what the file says of it.
-        given: what the user gives; default the packaged one with that hash, or the default one where there is none,
-            or the one whose figures the file holds.
-        static_energy: leakage counts, whether `given` or the file says so or not.
-        file: for complaints.
+        record: what the file states about it.
+        given: the user's technology; None for the packaged one with the stated hash (the default one if no hash is
+            stated), or else for the one whose figures the file holds.
+        static_energy: leakage counts even if neither `given` nor the file says so.
+        file: for errors.
 
     Returns:
-        The technology, None where the file was made with another one than is given, packaged or in it.
+        The technology; None if the file was made with another one than `given`, or with one that is neither packaged
+        nor in the file.
 
     Raises:
-        InputError: the figures in the file are not those of the hash, or tell no leakage where it is to count.
+        InputError: the figures in the file do not have the stated hash, or lack leakage although it is to count.
     """
     static_energy, stated = static_energy or record.static_energy, record.hash
     earlier = _EARLIER.get(stated or "")
@@ -89,7 +90,7 @@ def recorded_technology(
 
 
 def technology_called(stated: str) -> str | None:
-    """The name of the packaged technology with this hash; None where there is none."""
+    """The name of the packaged technology with this hash; None if there is none."""
     known = (name for name in packaged_technologies() if _hash_of(name) == stated)
     return _EARLIER.get(stated) or next(known, None)
 
@@ -100,7 +101,7 @@ def _hash_of(name: str) -> str:
 
 
 def _names() -> list[str]:
-    """The arrays of a technology that its hash is of."""
+    """Names of the arrays of a technology that its hash covers."""
     return [field.name for field in dataclasses.fields(Technology) if field.name != "static_share"]
 
 
@@ -108,7 +109,7 @@ def _held(record: RecordForm, file: object) -> Technology:
     """The technology whose figures a file holds.
 
     Raises:
-        InputError: they are not whole, or not those of the hash.
+        InputError: they are incomplete, or do not have the stated hash.
     """
     arrays: dict[str, np.ndarray] = {}
     usual = load_technology()

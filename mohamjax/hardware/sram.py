@@ -1,10 +1,10 @@
-"""SRAM figures over size: rows of a table as they are, looked up inside jit.
+"""SRAM figures over size: curves through the rows of a table, looked up inside jit.
 
 Axes: A read-write ports (1, 2); W widths; K knots of a curve, padded. A *curve* is one quantity of the memories of one
 width and port count over their row counts: straight lines on logarithmic axes between *knots*. Every row of the table
-is a knot. CACTI optimises the organisation of each memory anew and jumps where it changes; a table that is dense enough
-to have rows close by on both sides of a jump keeps it: halfway between them two knots share one row count, each with
-the figures of its own side, so that every size takes those of the nearer row (`sram_curves`).
+is a knot. CACTI optimises the organisation of each memory anew, and its figures jump where that changes. A table with
+close rows on both sides of a jump keeps the jump: halfway between them two knots share one row count, each with the
+figures of its own side, so that every size takes those of the nearer row (`sram_curves`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ COSTS = ("read energy [pJ]", "write energy [pJ]", "area [um^2]")
 """Quantities of `SramCurves.costs`; energies per access."""
 
 STANDBY = ("leakage [mW]", "access time [ns]", "cycle time [ns]")
-"""Quantities of `SramCurves.standby`; the leakage of the whole memory."""
+"""Quantities of `SramCurves.standby`; leakage is that of the whole memory."""
 
 _WIDTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Widths that every technology has curves for, so that all have the same shapes [bits]."""
+"""Widths [bits] that every technology has curves for, so that the arrays of all have the same shapes."""
 
 _KNOTS = 192
-"""Knots of a curve with its padding: enough for all packaged tables, so that these have the same shapes."""
+"""Fewest knots of a curve with its padding: enough for all packaged tables, so that these have the same shapes."""
 
 _LAST = 30.0
 """Base-2 logarithm of the row count at which curves end."""
@@ -50,7 +50,7 @@ class SramCurves(NamedTuple):
 
     Attributes:
         costs: `[A, W, K, 3]`, base-2 logarithms of `COSTS` at the knots; NaN for a port count without rows.
-        standby: `[A, W, K, 3]`, base-2 logarithms of `STANDBY` at the knots; NaN too where the table does not tell.
+        standby: `[A, W, K, 3]`, base-2 logarithms of `STANDBY` at the knots; NaN also where the table has none.
         rows: `[A, W, K]`, base-2 logarithms of the knots' row counts, rising from 0 to 30, inf in padding.
         widths: `[W]`, widths in bits, rising.
     """
@@ -69,17 +69,18 @@ class _Curve(NamedTuple):
 
 
 def sram_curves(rows: np.ndarray) -> SramCurves:
-    """The curves of a table on any grid of sizes, which they meet at every row.
+    """Makes the curves of a table on any grid of sizes; they pass through every row.
 
-    Along the rows: straight between the knots on logarithmic axes. Two neighbouring rows at most 4 % apart have a jump
-    between them where a figure falls by over 1 %, or rises by over 1 % more than (row ratio)^1.2; then each half takes
-    the figures of its own row. Below the smallest row count the rule of the Accelergy CACTI plug-in holds (energy
-    * row_ratio^0.78, area and leakage linear, times constant), above the largest the slope of the last octave goes on.
+    Along the rows, curves are straight between the knots on logarithmic axes. Two neighbouring rows at most 4 % apart
+    have a jump between them if a figure falls by over 1 %, or rises by over 1 % more than (row ratio)^1.2; each half
+    then takes the figures of its own row. Below the smallest row count the rule of the Accelergy CACTI plug-in holds
+    (energy * row_ratio^0.78, area and leakage linear, times constant); above the largest the slope of the last octave
+    continues.
 
-    Along the widths: straight between neighbouring curves on logarithmic axes, also here where a table's widths are not
-    those that all technologies have. Below the smallest width energy * (0.7 width_ratio + 0.3), area and leakage
-    linear; a wider memory is as many of the widest side by side. A port count whose table starts or ends at other
-    widths than the other's takes over the other's ratio between widths there.
+    Along the widths, figures are straight between neighbouring curves on logarithmic axes, also for common widths that
+    a table lacks. Below the smallest width, energy is multiplied by (0.7 width_ratio + 0.3), area and leakage are
+    linear; a wider memory counts as several of the widest side by side. Where only the other port count has rows of
+    such widths, its ratio between the widths is used instead.
 
     Args:
         rows: `[R, 9]` float, columns as `technology.read_sram_rows` gives them.
@@ -108,7 +109,7 @@ def sram_curves(rows: np.ndarray) -> SramCurves:
 
 
 def _along_rows(x: np.ndarray, y: np.ndarray) -> _Curve:
-    """`[n]` log2 rows, `[n, 6]` log2 figures: with what lies outside the table, and with its jumps."""
+    """The curve of `[n]` log2 rows and `[n, 6]` log2 figures, with its jumps, continued outside the table."""
     for k, known in enumerate(np.isfinite(y).T):
         if known.any() and not known.all():  # rows that lack this figure take it from the curve of those that have it
             y = y.copy()
@@ -133,7 +134,7 @@ def _along_rows(x: np.ndarray, y: np.ndarray) -> _Curve:
 
 
 def _values(curve: _Curve, x: np.ndarray) -> np.ndarray:
-    """`[m]` log2 rows within the curve -> `[m, 6]`; at a jump those of the larger side."""
+    """Log2 figures `[m, 6]` at log2 rows `[m]` within the curve; at a jump, those of the larger side."""
     i = np.clip(np.searchsorted(curve.x, x, side="right") - 1, 0, len(curve.x) - 2)
     t = ((x - curve.x[i]) / (curve.x[i + 1] - curve.x[i]))[:, None]
     return (1 - t) * curve.y[i] + t * curve.y[i + 1]
@@ -180,9 +181,9 @@ def sram_lookup(
     width: jax.Array,
     ports: jax.Array,
 ) -> jax.Array:
-    """Figures of memories of any size, off the curves.
+    """Looks up the figures of memories of any size on the curves.
 
-    Pure and jittable; rows, widths and ports have one shape.
+    Pure and jittable; `rows`, `width` and `ports` have the same shape.
 
     Args:
         figures: `[A, W, K, Q]` float, see `SramCurves`.

@@ -59,7 +59,7 @@ SRAM_COLUMNS = (
 """Columns of an SRAM table; the last three may be left out."""
 
 LEAKING = ("register", "comparator", "multiplier", "adder")
-"""What `Technology.logic_leakage` is of: per bit, 32 bits, bit x bit, bit."""
+"""Components of `Technology.logic_leakage`: per bit, per 32 bits, per bit x bit and per bit."""
 
 _PARTS = ("register", "comparator", "address_generator", "multiplier", "adder", "wire")
 
@@ -72,7 +72,7 @@ class Technology:
         sram: `[A, W, K, 3]` float, base-2 logarithms of the costs at the knots; NaN for a port count that the table
             does not have.
         sram_standby: `[A, W, K, 3]` float, base-2 logarithms of leakage [mW of the whole memory], access time [ns] and
-            cycle time [ns] at the knots; NaN where the table does not tell.
+            cycle time [ns] at the knots; NaN where the table has none.
         sram_rows: `[A, W, K]` float, base-2 logarithms of the knots' row counts; inf in padding.
         sram_widths: `[W]` float, bits.
         register: `[3]` float, costs per bit of a register.
@@ -82,9 +82,9 @@ class Technology:
         adder: `[3]` float, costs per bit of an integer adder (energy first).
         wire: `[3]` float, the first is the energy per bit and mm of an on-chip wire.
         dram: `[T]` float, pJ per bit read or written.
-        logic_leakage: `[4]` float, mW of what `LEAKING` names, in its units; NaN where nobody told.
-        static_share: `[]` float, how much of leakage x makespan counts to the energy of designs; None (the default)
-            leaves it out, as Timeloop's totals do, and costs nothing. Not part of `technology_hash`.
+        logic_leakage: `[4]` float, mW of the components in `LEAKING`, in its units; NaN if unknown.
+        static_share: `[]` float, the part of leakage x makespan that counts towards the energy of designs; None (the
+            default) leaves it out, as Timeloop's totals do, at no cost. Not part of `technology_hash`.
     """
 
     sram: jax.Array | np.ndarray
@@ -145,7 +145,7 @@ def component_costs(
 
     sram = jnp.exp2(sram_lookup(table.sram, table.sram_rows, table.sram_widths, rows, width, ports)) + address
 
-    # Registers of one row and all comparators per access; every row has its registers and comparators.
+    # An access uses the registers of one row and all comparators; the area is that of all rows.
     scale = jnp.minimum(rows_ / _REGFILE_MIN_ROWS, 1) ** _SMALL_DEPTH_POWER
     compared = jnp.maximum(rows_, _REGFILE_MIN_ROWS) * width_ / _COMPARATOR_BITS
     access = scale * (width_ * table.register + compared * table.comparator)
@@ -190,13 +190,13 @@ def component_leakage(
     width: jax.Array,
     ports: jax.Array | int = 1,
 ) -> jax.Array:
-    """Leakage of whole components [mW], or pJ in a nanosecond; `fixed` components and DRAM have none here.
+    """Leakage of whole components [mW, or pJ per nanosecond]; `fixed` components and DRAM have none here.
 
-    Pure and jittable; arguments are those of `component_costs`. Register files leak by their registers and comparators:
-    the tables have no leakage of address generators.
+    Pure and jittable; arguments are those of `component_costs`, with `depth` a float array. The leakage of register
+    files is that of registers and comparators: the tables have none for address generators.
 
     Returns:
-        float in the dtype of `depth`, NaN where the technology does not tell.
+        float in the dtype of `depth`, NaN where the technology has none.
     """
     table = cast(technology, depth.dtype)
     rows = jnp.where(jnp.isfinite(depth) & (depth >= 1), depth, 1)
@@ -216,7 +216,7 @@ def component_leakage(
 def mac_leakage(
     technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float
 ) -> jax.Array:
-    """Leakage of a multiply-accumulate [mW], put together as the energy is in `mac_costs`."""
+    """Leakage of a multiply-accumulate [mW], composed like the energy in `mac_costs`."""
     return width_bits**2 * technology.logic_leakage[2] + accumulator_bits * technology.logic_leakage[3]
 
 
@@ -232,7 +232,7 @@ def sram_times(
         ports: `[...]` int, 1 or 2.
 
     Returns:
-        `[..., 2]` float32 [ns]; NaN where the technology does not tell.
+        `[..., 2]` float32 [ns]; NaN where the technology has none.
     """
     table = cast(technology, jnp.float32)
     sizes = jnp.broadcast_arrays(jnp.float32(depth), jnp.float32(width), jnp.int32(ports))
@@ -245,7 +245,7 @@ def packaged_technologies() -> tuple[str, ...]:
 
 
 def load_technology(path: str | os.PathLike[str] | None = None, *, static_energy: bool = False) -> Technology:
-    """Read a technology: a packaged one by name, or a user's own on top of one.
+    """Read a technology: a packaged one by name, or a user's file, which changes figures of a packaged one.
 
     A CSV file is an SRAM table (columns `width_bits, depth_rows, n_rw_ports, read_energy_pJ_per_access,
     write_energy_pJ_per_access, area_um2` and, where known, `leakage_power_mW, access_time_ns, random_cycle_time_ns`;
@@ -266,18 +266,18 @@ def load_technology(path: str | os.PathLike[str] | None = None, *, static_energy
     dram_energy_pJ: {LPDDR4: 8, HBM2: 3.9}           # per bit
     ```
 
-    where `register`, `comparator`, `multiplier` and `adder` may have `leakage_mW` as well.
+    `register`, `comparator`, `multiplier` and `adder` may also have `leakage_mW`.
 
     Args:
         path: A name out of `packaged_technologies()`, or a YAML or CSV file; None for the default one.
-        static_energy: Leakage over the makespan counts to the energy of designs.
+        static_energy: Whether leakage over the makespan counts towards the energy of designs.
 
     Returns:
         Double-precision NumPy arrays; functions that use them cast to their own float dtype.
 
     Raises:
         InputError: If there is no such technology, the file cannot be read, a row or key is wrong, or static energy is
-            asked of a technology without leakage.
+            asked for although the technology lacks leakage.
     """
     name = default_technology() if path is None else str(path)
     if name in packaged_technologies():
@@ -309,13 +309,13 @@ def load_technology(path: str | os.PathLike[str] | None = None, *, static_energy
 
 @dataclasses.dataclass(frozen=True)
 class _Figures:
-    """A technology as its files say it.
+    """The figures of a technology as its files state them.
 
     Attributes:
         rows: `[R, 9]`, with the columns of `read_sram_rows`.
-        parts: `[3]` of each of `_PARTS`.
-        leakage: `[4]` of `LEAKING`.
-        dram: `[T]`.
+        parts: `[3]` of each of `_PARTS`, by name.
+        leakage: `[4]`, mW, in the order of `LEAKING`.
+        dram: `[T]`, pJ per bit.
     """
 
     rows: np.ndarray
@@ -345,7 +345,7 @@ class Costs(Form):
     leakage_mW: Amount | None = None
 
     def row(self) -> np.ndarray:
-        """`[3]`."""
+        """The costs as `[3]` float64: read energy, write energy, area."""
         return np.array([self.read_energy_pJ, self.write_energy_pJ, self.area_um2])
 
 
@@ -357,7 +357,7 @@ class OperationCosts(Form):
     leakage_mW: Amount | None = None
 
     def row(self) -> np.ndarray:
-        """`[3]`."""
+        """The costs as `[3]` float64: energy, 0, area."""
         return np.array([self.energy_pJ, 0.0, self.area_um2])
 
 
@@ -395,7 +395,7 @@ def _packaged_rows(name: str) -> Iterable[dict[str, str]]:
 
 @functools.cache
 def _scaling() -> dict[str, tuple[str, float, float]]:
-    """Per packaged technology its SRAM table and the factors from 45 nm of energy (and leakage) and area of logic."""
+    """By packaged technology: its SRAM table, and the factors from 45 nm on energy (and leakage) and area of logic."""
     return {
         row["technology"]: (row["sram"], float(row["logic_energy"]), float(row["logic_area"]))
         for row in _packaged_rows("technologies.csv")
@@ -403,7 +403,7 @@ def _scaling() -> dict[str, tuple[str, float, float]]:
 
 
 def default_technology() -> str:
-    """The name of the technology that holds where none is named."""
+    """The name of the technology that is used where none is named."""
     return packaged_technologies()[0]
 
 
@@ -473,14 +473,14 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
 
     Args:
         text: CSV with a header line; the columns are named in `load_technology`.
-        file: Where it comes from, for complaints.
+        file: Where it comes from, for errors.
 
     Returns:
         `[R, 9]` float64, columns `SRAM_COLUMNS`; NaN in the last three where the table has no such column.
 
     Raises:
-        InputError: If a column is missing, a value is no positive number, the ports are neither 1 nor 2, a size
-            occurs twice, or nothing is in it.
+        InputError: If a column is missing, a value is not a positive number, the ports are neither 1 nor 2, a size
+            occurs twice, or there are no rows.
     """
     header, lines = read_table(text, file)
     needed = SRAM_COLUMNS[:6]
@@ -516,17 +516,17 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
 
 
 def as_technology(given: Technology | str | os.PathLike[str] | None) -> Technology:
-    """A technology as Python functions take it: as it is, by name, by the path of a file, or None for the default.
+    """A technology from what Python functions take: a technology, a name, the path of a file, or None for the default.
 
     Raises:
         InputError: As `load_technology`.
-        TypeError: It is nothing of these.
+        TypeError: It is none of these.
     """
     return load_technology() if given is None else as_given(given, "technology", Technology, load_technology)
 
 
 def _number(text: str) -> float | str:
-    """The number that a text says, else the text."""
+    """The number that a text holds, else the text."""
     try:
         return float(text)
     except ValueError:
@@ -534,14 +534,14 @@ def _number(text: str) -> float | str:
 
 
 def counting_leakage(technology: Technology, file: object = None) -> Technology:
-    """The technology with static energy: leakage over the makespan counts to the energy of designs.
+    """The technology with static energy: leakage over the makespan counts towards the energy of designs.
 
     Args:
         technology: The technology.
-        file: Where it comes from, for complaints.
+        file: Where it comes from, for errors.
 
     Raises:
-        InputError: it does not tell all leakage.
+        InputError: Some of its leakage is unknown.
     """
     if technology.static_share is not None:
         return technology

@@ -29,7 +29,7 @@ Limits = dict[str, int | None]
 """Dimension letter -> largest factor, None = unlimited; a missing letter is not allowed (factor 1)."""
 
 
-_amount: Any = Amount  # for the type checker, to which they are no types that a union can be made of
+_amount: Any = Amount  # for the type checker, which does not accept them in a union
 _index: Any = Index
 _positive: Any = Positive
 
@@ -81,7 +81,7 @@ class Component:
     fixed: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
-        """Checks what a file could not say either."""
+        """Checks the fields against the types that files allow."""
         check_fields(self, _OF_COMPONENT, "component")
 
 
@@ -91,7 +91,7 @@ class Level:
 
     Attributes:
         name: Unique within the template.
-        kind: One of `KINDS`; `dram` alone does not add partial sums in place.
+        kind: One of `KINDS`; all but `dram` add partial sums in place.
         component: What it is made of.
         keep: Whether it stores (weights, inputs, outputs).
         capacity_words: Words per instance, shared by the data spaces that it keeps; None = unlimited.
@@ -104,7 +104,7 @@ class Level:
         hop_energy_pJ: Energy per word and hop of the network to its children; None = wires, whose energy follows
             from the technology and from the width of a child's tile.
         granularity_rows: Capacities are multiples of this many rows; 0 = any number of words.
-        may_bypass: Which of those that it stores a mapping may let pass by instead.
+        may_bypass: Which of the data spaces that it stores a mapping may let pass by instead.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Level:
     may_bypass: tuple[bool, bool, bool] = (False, False, False)
 
     def __post_init__(self) -> None:
-        """Checks what a file could not say either."""
+        """Checks the fields against the types that files allow."""
         check_fields(self, _OF_LEVEL, f"level {self.name}")
 
 
@@ -143,13 +143,13 @@ class Mac:
     area_um2: float | None = None
 
     def __post_init__(self) -> None:
-        """Checks what a file could not say either."""
+        """Checks the fields against the types that files allow."""
         check_fields(self, _OF_MAC, "mac")
 
 
 @dataclasses.dataclass(frozen=True)
 class LevelRule:
-    """Dataflow constraints of one level: what its loops may be ("at most, and dividing the bound").
+    """Dataflow constraints of one level: the largest factors of its loops ("at most, and dividing the bound").
 
     Attributes:
         temporal: Largest temporal factor per dimension letter (None = unlimited); a missing letter = 1.
@@ -206,7 +206,7 @@ class Template:
 
     @property
     def bypasses(self) -> bool:
-        """Whether it leaves any bypass to the mapping."""
+        """Whether a mapping may choose any bypass."""
         return any(any(level.may_bypass) for level in self.levels)
 
     @functools.cached_property
@@ -247,7 +247,7 @@ def fits(template: Template, layer_type: str, shape: object = None) -> str | Non
     """Why no layer of this type can ever fit on the template, or None if the minimal mapping fits.
 
     The minimal mapping has every factor at the outermost level, so each level holds one word per data space that it
-    keeps: it depends on the template alone, and where it fits, every shape has a mapping.
+    keeps. Whether it fits depends on the template alone; if it does, every shape has a mapping.
 
     Args:
         template: The template at its largest sizes.
@@ -269,11 +269,11 @@ def fits(template: Template, layer_type: str, shape: object = None) -> str | Non
 
 
 def with_word_bits(template: Template, bits: int) -> Template:
-    """The template built for operands of another width, with buffers of as many bits and buses of as many wires.
+    """The template for operands of another width, with as many bits in its buffers and as many wires in its buses.
 
     Operand levels (those as wide as the MACs) take the new word: their capacities, accesses and bandwidths in words
-    shrink or grow so that the bits stay the same, down to one word at least. Accumulators are widened by twice the
-    difference, as the products are: they keep their words. Costs that a template states itself stay as they are.
+    shrink or grow so that the bits stay the same; capacities and accesses are at least one word. Accumulators keep
+    their words, which become wider by twice the difference, as products do. Costs that a template states itself stay.
 
     Args:
         template: the template.

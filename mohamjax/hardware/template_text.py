@@ -62,7 +62,7 @@ def describe(template: Template) -> str:
 
 
 def _keeps(level: Level) -> str:
-    """Initials of what a level keeps, in brackets where a mapping may let it pass by."""
+    """Initials of the data spaces that a level keeps, in parentheses if a mapping may bypass it."""
     names = [
         f"({space[0]})" if free else space[0]
         for space, kept, free in zip(DATA_SPACES, level.keep, level.may_bypass, strict=True)

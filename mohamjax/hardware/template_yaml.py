@@ -48,7 +48,7 @@ def packaged_templates() -> tuple[str, ...]:
 
 
 def named_templates() -> tuple[str, ...]:
-    """Names of all templates that come with mohamjax: the default ones, then variants for comparisons."""
+    """Names that `load_template` knows: the default templates, then variants for comparisons."""
     return _PACKAGED + _VARIANTS
 
 
@@ -84,11 +84,11 @@ def load_template(name_or_path: str | pathlib.Path) -> Template:
 
 
 def as_template(given: Template | str | os.PathLike[str]) -> Template:
-    """A template as Python functions take it: by name, by the path of a file, or as it is, then checked like a file.
+    """A template from what Python functions take: a name, the path of a file, or a template, which is then checked too.
 
     Raises:
-        InputError: As `load_template`, or the given template is none that a file could hold.
-        TypeError: It is nothing of these.
+        InputError: As `load_template`, or a file could not hold the given template.
+        TypeError: It is none of these.
     """
     template = as_given(given, "template", Template, load_template)
     if template is given:
@@ -227,11 +227,11 @@ def template_from_dict(data: abc.Mapping[str, object], *, file: object = None) -
 
     Args:
         data: The mapping, levels outermost first.
-        file: Where it comes from, for complaints.
+        file: Where it comes from, for errors.
 
     Raises:
         InputError: If a key is unknown or missing, a value has the wrong type or is out of range, a level or letter
-            is unknown or repeated, the outermost level is no unlimited DRAM that keeps everything, or no layer can
+            is unknown or repeated, the outermost level is not an unlimited DRAM that keeps everything, or no layer can
             ever fit.
     """
     levels = data.get("levels") if isinstance(data, abc.Mapping) else None
@@ -248,11 +248,11 @@ def template_of(form: TemplateForm, *, file: object = None, where: str = "") -> 
 
     Args:
         form: The form.
-        file: Where it comes from, for complaints.
+        file: Where it comes from, for errors.
         where: Its path there, with a dot at the end; empty at the top.
 
     Raises:
-        InputError: As `template_from_dict`, for what a form cannot say.
+        InputError: As `template_from_dict`, for what the types of a form cannot check.
     """
     fail = functools.partial(_fault, file, where)
     word_bits = form.word_bits or 8
@@ -287,7 +287,7 @@ def _fault(file: object, where: str, place: str, message: str, remedy: str) -> I
 
 
 def _check_level(form: LevelForm, outermost: bool, fail: Callable[[str, str, str], InputError]) -> None:
-    """Refuses what does not go together in a level."""
+    """Refuses settings of a level that do not go together."""
     kind, component, keep = form.kind, form.component or _CLASS_OF_KIND[form.kind], form.keep or ()
     if outermost != (kind == "dram"):
         raise fail(
@@ -434,7 +434,7 @@ _WRITTEN_OF_CLASS = {
     **{own: f"`kind: {kind}`" for kind, own in _CLASS_OF_KIND.items() if own != kind},
     "fixed": "`kind: sram`, rf or reg, and `component: fixed` beside it",
 }
-"""What to write for a component class that stands in the place of a kind."""
+"""What to write instead of a component class that is given as a kind."""
 
 
 _STORAGE_CLASSES = ("sram", "regfile", "register", "fixed", "none")

@@ -20,15 +20,15 @@ SlowBuffer = tuple[str, str, int, int, float, float]
 def slow_buffers(templates: Sequence[Template], technology: Technology, clock_ns: float = CLOCK_NS) -> list[SlowBuffer]:
     """The SRAMs that are slower than the clock at their largest sizes.
 
-    The cost model takes one access per cycle for granted; nothing in it slows down for these.
+    The cost model assumes one access per cycle and does not slow down for these.
 
     Args:
-        templates: whose levels are looked at.
-        technology: where the times come from.
-        clock_ns: what access and cycle time are held against.
+        templates: templates whose levels are checked.
+        technology: gives access and cycle times.
+        clock_ns: length of a clock cycle [ns].
 
     Returns:
-        Those of which either is longer; none where the technology tells no times.
+        SRAMs whose access or cycle time is longer than a clock cycle; empty if the technology has no times.
     """
     found = []
     for template in templates:

@@ -1,6 +1,7 @@
-"""Files in and out: results, designs, schedules, mappings, samples, checkpoints.
+"""Reading and writing files: results, designs, schedules, mappings, samples, checkpoints.
 
-What an evaluation of designs does without is imported once it is asked for, such as the room `search`.
+Modules that an evaluation of designs does not need (such as those that import `mohamjax.search`) are imported on first
+use.
 """
 
 from __future__ import annotations

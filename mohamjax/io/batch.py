@@ -1,12 +1,11 @@
-"""Schedules and designs by the thousand, from any number of files of any mix of formats, into one table.
+"""Evaluates thousands of schedules and designs, from any number of files of mixed formats, into one table.
 
-What a source says once (networks, templates, a job table) is a problem: its arrays and programs are made once, whatever
-the number of files that repeat it, and its entries are read and evaluated in blocks. Rows come out in the order of the
-input. An entry that breaks is a row with its reason, and so is a file.
+The part that all entries of a document share (networks and templates, or a job table) is a problem. The arrays and
+programs of a problem of designs are made once, even if many files repeat it; entries are read and evaluated in blocks.
+Rows are in the order of the input. A broken entry or file becomes a row with the reason.
 
-JSON lines: a line with the key `format` is a document as it stands in a file of its own, with its entries left out or
-not; every other line is one more entry of the document above it, and a line with no other key than `mappings` adds loop
-nests to it.
+JSON lines: a line with the key `format` is a document as in a JSON file, with or without its entries; a line whose only
+key is `mappings` adds loop nests to the document above it; every other line is one more entry of that document.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ from mohamjax.schedule.batch import BLOCK, DesignEvaluator, Nests
 from mohamjax.schedule.fluid import DONE
 from mohamjax.schedule.setup import Setup
 
-ROWS = 4 * BLOCK  # of a block that is read at once, for every device
+ROWS = 4 * BLOCK  # entries that are read at once, per device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
 _FORMATS = tuple(ENTRIES)
-PAUSE_S = 2.0  # between two calls about what is read
+PAUSE_S = 2.0  # at least, between two progress calls while entries are read
 _NO_VALUES = (np.nan,) * len(NUMBERS)
 
 COLUMNS = ("file", "entry", "design_id", *NUMBERS, "valid", "reason")
@@ -61,13 +60,13 @@ COLUMNS = ("file", "entry", "design_id", *NUMBERS, "valid", "reason")
 
 @dataclasses.dataclass(frozen=True)
 class BatchProgress:
-    """How far an evaluation is.
+    """How far an evaluation has come.
 
     Attributes:
         rows: rows written.
-        broken: those of them that are not valid.
+        broken: rows that are not valid.
         share: part of the input that is done, 0 to 1.
-        read: entries that have been read, also those that wait for the rest of their block.
+        read: entries read, including those that wait until their block is full.
     """
 
     rows: int
@@ -78,15 +77,15 @@ class BatchProgress:
 
 @dataclasses.dataclass(frozen=True)
 class BatchSummary:
-    """What an evaluation did.
+    """The result of an evaluation, in numbers.
 
     Attributes:
-        rows: rows of the table, with those of an evaluation that it went on with.
-        valid: those of them that are valid.
+        rows: rows of the table, including those of an earlier evaluation that was resumed.
+        valid: rows that are valid.
         files: files that were given or found in folders.
-        passed_over: files of folders that hold something else.
+        passed_over: files in folders that hold something else.
         resumed: rows that were there before.
-        entries: rows of this evaluation that are about an entry, and not about a file that could not be read.
+        entries: rows of this evaluation about entries, without those about files that could not be read.
     """
 
     rows: int
@@ -98,20 +97,23 @@ class BatchSummary:
 
 
 Values = tuple[Sequence[tuple[float, ...]], Sequence[str]]
-"""Per entry the `NUMBERS`, and why it is not valid."""
+"""The `NUMBERS` of each entry, and why it is not valid (empty if it is)."""
 
 
 def costs_of(
     evaluator: DesignEvaluator, reasons: Sequence[str], designs: SizedDesign, nests: Nests, number: int
 ) -> Values:
-    """Evaluates the designs among the entries of a block.
+    """Evaluates the valid designs among the entries of a block.
 
     Args:
-        evaluator: of their problem.
-        reasons: of all entries why they are no designs, empty for those that are in `designs`.
-        designs: of these, leading axis `[N]`; N may be 0.
-        nests: gives the loop nests, see `DesignEvaluator`.
-        number: of loop nests in all.
+        evaluator: evaluator of their problem.
+        reasons: per entry why it is no design; empty for those in `designs`.
+        designs: the designs, leading axis `[N]`; N may be 0.
+        nests: returns the loop nests, see `DesignEvaluator`.
+        number: total number of loop nests.
+
+    Returns:
+        Values and reasons, one for each entry.
     """
     values, told = [_NO_VALUES] * len(reasons), list(reasons)
     at = [i for i, reason in enumerate(reasons) if not reason]
@@ -132,19 +134,19 @@ class _Designs:
         self._evaluator = DesignEvaluator(setup, self.rules.store.levels, float32=float32, devices=devices)
 
     def evaluate(self, entries: Sequence[tuple[object, NestList]]) -> Values:
-        """Evaluates pairs of a design, as JSON has it or by its form, and the nests of its file."""
+        """Evaluates pairs of a design, as plain JSON data or an instance of its form, and the nests of its file."""
         faults, designs, _ = read_rows(entries, self.rules)
         reasons = ["" if fault is None else str(fault) for fault in faults]
         store = self.rules.store
         return costs_of(self._evaluator, reasons, designs, store.arrays, sum(map(len, store.sets.values())))
 
     def serves(self, setup: Setup) -> bool:
-        """Whether designs of a document are of this problem."""
+        """Whether the designs of a document with this setup belong to this problem."""
         return _key(self.setup) == _key(setup)
 
 
 def _key(setup: Setup) -> tuple[object, ...]:
-    """Equal for documents of one problem."""
+    """A key that is equal for documents of the same problem."""
     technology = setup.technology
     made_with = technology_hash(technology), technology.static_share is not None
     return setup.application, setup.templates, setup.package, made_with
@@ -160,7 +162,7 @@ class _TableJobs:
         self._unit = CYCLE_S if table.time_unit == "cycles" else 1.0
 
     def evaluate(self, entries: Sequence[tuple[object, object]]) -> Values:
-        """Evaluates schedules as JSON has them."""
+        """Evaluates schedules given as plain JSON data, each with its name."""
         values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
         for i, (value, name) in enumerate(entries):
             try:
@@ -183,13 +185,13 @@ class _TableJobs:
 
 
 class _Cases:
-    """Schedules with their costs written out: each is a problem of its own."""
+    """Schedules with explicit costs, each of which is a problem of its own."""
 
     def __init__(self, float32: bool, devices: Devices | None) -> None:
         self._float32, self._devices = float32, devices
 
     def evaluate(self, entries: Sequence[tuple[object, object]]) -> Values:
-        """Evaluates cases as JSON has them."""
+        """Evaluates cases given as plain JSON data, each with its name."""
         values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
         for i, (value, name) in enumerate(entries):
             try:
@@ -212,15 +214,15 @@ def _number(devices: Devices | None) -> int:
 
 
 class _Problem(Protocol):
-    """What evaluates the entries of one problem."""
+    """A problem evaluates its entries."""
 
     def evaluate(self, entries: Sequence[Any]) -> Values:
-        """Evaluates entries, each as the problem takes it."""
+        """Evaluates entries, each in the form that the problem takes."""
         ...
 
 
 Made = Callable[[object, int | str], tuple[_Problem, object]]
-"""From an entry and its identifier the problem that evaluates it, and what this takes."""
+"""Returns, for an entry and its identifier, the problem that evaluates it and the value that this problem takes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,13 +230,13 @@ class _Entry:
     """One entry of an input.
 
     Attributes:
-        file: number of the file.
-        entry: place in it; -1 where the row is about the file.
-        name: identifier.
-        problem: what evaluates it; None where it is broken.
-        value: what the problem takes.
-        reason: why it is broken.
-        share: part of the file that is done with it.
+        file: index of the file.
+        entry: its place in the file; -1 if the row is about the file.
+        name: its identifier.
+        problem: the problem that evaluates it; None if the entry is broken.
+        value: the value that the problem takes.
+        reason: why the entry is broken.
+        share: part of the file up to and including this entry, 0 to 1.
     """
 
     file: int
@@ -247,7 +249,7 @@ class _Entry:
 
 
 class _Sources:
-    """Files of any format as one stream of entries, and the problems that they share.
+    """Files of any format as streams of entries, and the problems that they share.
 
     Attributes:
         empty: files that were read to their end and have no entries.
@@ -265,7 +267,7 @@ class _Sources:
         self.rows = ROWS * _number(devices)
         self.technology, self.static_energy = technology, static_energy
         self._problems: list[_Designs] = []
-        self._headed: dict[bytes, _Designs] = {}  # by what a document says once
+        self._headed: dict[bytes, _Designs] = {}  # by the hash of a document without its entries and nests
         self._cases = _Cases(float32, devices)
         self.empty: list[pathlib.Path] = []
 
@@ -302,7 +304,7 @@ class _Sources:
     def _opened(
         self, document: dict[str, Any], name: str, path: pathlib.Path, lines: int | None
     ) -> tuple[list[object], Made]:
-        """The entries of a document, and what makes one the value of its problem."""
+        """The entries of a document, and the function that gives the problem and the value of each."""
         if name in _DESIGNS:
             problem = self._problem(document, path)
             nests = NestList(document["mappings"], problem.rules.store)
@@ -319,8 +321,8 @@ class _Sources:
         return rows, lambda row, called: (owner, (row, called))
 
     def _problem(self, document: dict[str, Any], path: pathlib.Path) -> _Designs:
-        """The problem of a document; networks and templates are read once for all files of a folder that name them."""
-        lists = {"mappings", ENTRIES[document["format"]]}  # of which the head says no more than that they are lists
+        """The problem of a document; files in one folder with the same networks and templates share what is read."""
+        lists = {"mappings", ENTRIES[document["format"]]}  # the head only records that these are lists
         head = {key: list if key in lists and isinstance(one, list) else one for key, one in document.items()}
         digest = hashlib.sha256(repr((path.parent, head)).encode()).digest()
         if digest not in self._headed:
@@ -340,7 +342,7 @@ class _Sources:
         make: Made | None = None
         places: dict[str, int] = {}
         nests: list[object] | None = None
-        broken = 0  # the line of a document that could not be read, after one that could
+        broken = 0  # line of a document, not the first one, that could not be read
         for number, line in read_lines(path, "JSON lines file"):
             seen += len(line)
             try:
@@ -394,33 +396,33 @@ def evaluate_files(
     complain: Callable[[str], None] | None = None,
     devices: DevicesLike = None,
 ) -> BatchSummary:
-    """Evaluates schedules and designs out of files into one table, block by block, in double precision.
+    """Evaluates the schedules and designs of files into one table, block by block, in double precision by default.
 
-    Memory is bounded by a block of entries and the problems' tables, and for JSON documents by the largest file; JSON
-    lines and `design-arrays/1` are read as they are evaluated. Identifiers of a JSON file are kept.
+    Memory is bounded by a block of entries, the tables of the problems and, for JSON documents, the largest file; JSON
+    lines and `design-arrays/1` are read as they are evaluated. Entries keep the identifiers that their files state.
 
     Args:
         paths: files and folders: `schedule/1`, `designs/1`, `job-table/1`, `fluid-schedule/1` as JSON or JSON lines,
-            and `design-arrays/1`. Of a folder all files of these formats, also in folders below, by name. Or
-            what `find_inputs` found of them.
+            and `design-arrays/1`. A folder stands for all files of these formats in it and in its subfolders, ordered
+            by name. Or the result of `find_inputs`.
         out: CSV, JSON lines (`.jsonl`) or npz file with the columns `file, entry, design_id, latency_s, energy_J,
-            area_mm2, makespan, valid, reason`; default standard output. `makespan` is in the time unit of a job table
-            or a case.
-        technology: energy and area tables, or a name or file, which must be those of the files; default the packaged
-            ones that are.
-        static_energy: count leakage, also where the files do not.
+            area_mm2, makespan, valid, reason`; default standard output. `makespan` is in the time unit of the job table
+            or case.
+        technology: energy and area tables, or a name or file of them; must be the tables that the files were made
+            with. By default these are looked up among the packaged ones and in the file.
+        static_energy: count leakage even if the files do not.
         float32: compute in single precision.
-        resume: go on with what an evaluation of the same inputs that was stopped has written to `out`.
-        progress: called after every block, and every two seconds while entries are read.
-        complain: called with one line for every broken entry and file, and every file without entries.
-        devices: over which blocks are spread: a number of them, `all`, or a list; default one.
+        resume: continue the table that a stopped evaluation of the same inputs has written to `out`.
+        progress: called after every block, and at most every two seconds while entries are read.
+        complain: called with one line for every broken entry or file, and for every file without entries.
+        devices: devices to spread blocks over: their number, `all`, or a list; default one.
 
     Returns:
-        Numbers of rows.
+        Numbers of rows and files.
 
     Raises:
-        InputError: there is no input, `out` is one of the inputs or cannot be written, there is nothing to resume in
-            it, or there are not so many devices.
+        InputError: there is no input, `out` is one of the inputs or cannot be written, the table in `out` cannot be
+            resumed, or there are fewer devices than wanted.
 
     Examples:
         >>> summary = mj.evaluate_files(["designs.json", "table.json"], "rows.csv")
@@ -478,11 +480,14 @@ def _version(path: pathlib.Path) -> tuple[int, int]:
 
 
 Block = tuple[list[tuple[Any, ...]], tuple[int, int], float]
-"""Rows of `COLUMNS`, the file and entry after them, and the part of the input that is done."""
+"""Rows of `COLUMNS`, the file and entry after the last row, and the part of the input that is done, 0 to 1."""
 
 
 def _blocks(sources: _Sources, start: tuple[int, int], tell: Callable[[int], None]) -> Iterator[Block]:
-    """Evaluated blocks in the order of the input, from a file and entry on; tells how many entries have been read."""
+    """Evaluated blocks in the order of the input, beginning at the file and entry `start`.
+
+    Calls `tell` with the number of entries read so far.
+    """
     pending: list[_Entry] = []
     owner: _Problem | None = None
     read = 0
@@ -512,7 +517,7 @@ def _blocks(sources: _Sources, start: tuple[int, int], tell: Callable[[int], Non
 
 
 def _evaluated(entries: Sequence[_Entry], sources: _Sources) -> Block:
-    """Entries of one problem, and broken ones between them."""
+    """The rows of entries of one problem and of broken entries among them."""
     problem = next((one.problem for one in entries if one.problem is not None), None)
     own = [one.value for one in entries if one.problem is not None]
     values, told = ((), ()) if problem is None else problem.evaluate(own)
@@ -528,7 +533,7 @@ def _evaluated(entries: Sequence[_Entry], sources: _Sources) -> Block:
 
 
 def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
-    """The designs of a `design-arrays/1` file."""
+    """The blocks of a `design-arrays/1` file, from design `skip` on."""
     path = sources.files[file]
     try:
         own = read_design_arrays(path, technology=sources.technology, static_energy=sources.static_energy)

@@ -22,11 +22,11 @@ from mohamjax.search.stores import ANEW, Checkpoint, leaves_by_path
 CHECKPOINT_FORMAT = "checkpoint/3"
 
 _LEVEL = 3
-"""How hard zlib tries: mappings are mostly factors of 1, of which little is left in the time that writing takes."""
+"""Compression level of zlib: mappings are mostly factors of 1, which a low level already compresses well."""
 
 
 def _digest(arrays: abc.Mapping[str, np.ndarray]) -> np.ndarray:
-    """SHA-256 of arrays by name, `[32]` uint8: damage and edits show."""
+    """SHA-256 of arrays by name, `[32]` uint8, by which damage and edits are detected."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape};".encode() + np.ascontiguousarray(array).tobytes())
@@ -34,12 +34,12 @@ def _digest(arrays: abc.Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def write_checkpoint(path: str | pathlib.Path, tree: object, meta: abc.Mapping[str, object]) -> None:
-    """Writes arrays and a small JSON-able record; a reader never sees half a file.
+    """Writes arrays and a small JSON-able record atomically.
 
     Args:
         path: the npz file.
         tree: pytree of arrays and typed keys.
-        meta: what else is needed to go on, e.g. the history and a fingerprint of the problem.
+        meta: other data needed to resume, such as the history and a fingerprint of the problem.
     """
     named, _ = leaves_by_path(tree)
     arrays = {name: np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf) for name, leaf in named.items()}
@@ -55,10 +55,10 @@ def write_checkpoint(path: str | pathlib.Path, tree: object, meta: abc.Mapping[s
 
 
 def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
-    """Reads a file of `write_checkpoint`.
+    """Reads a file that `write_checkpoint` wrote.
 
     Raises:
-        InputError: missing or damaged.
+        InputError: the file is missing, damaged or changed, or of another version.
     """
     try:
         arrays = read_arrays(path)
@@ -82,17 +82,17 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
 
 
 class CheckpointFile:
-    """The checkpoint of one search in a file, as `search.Search` takes it (`search.stores.CheckpointStore`).
+    """The checkpoint of one search in a file, a `search.stores.CheckpointStore` for `search.Search`.
 
-    A checkpoint that cannot be written (the disk is full) is told and left out: the search goes on.
+    If a checkpoint cannot be written (the disk is full, say), that is reported, and the search goes on without it.
     """
 
     def __init__(self, path: str | pathlib.Path, warn: Callable[[str], None] = warnings.warn) -> None:
-        """Names the file.
+        """Sets the file, without reading it.
 
         Args:
-            path: the file; it need not be there yet.
-            warn: told why a checkpoint could not be written; once until one can be written again.
+            path: the file, which need not exist yet.
+            warn: called with the reason when a checkpoint cannot be written; only once until one can be written again.
         """
         self.path = pathlib.Path(path)
         self._warn, self._failing = warn, False
@@ -100,12 +100,12 @@ class CheckpointFile:
 
     @property
     def kept(self) -> bool:
-        """Whether the file holds a state of this search, and not of an earlier one that had the same folder."""
+        """Whether the file holds a state of this search, and not of an earlier one in the same folder."""
         now = version_of(self.path)
         return now is not None and (self._read or now != self._before)
 
     def read(self) -> Checkpoint | None:
-        """What the file holds, None where there is none; otherwise as `read_checkpoint`."""
+        """The checkpoint in the file, or None if there is no file; errors as `read_checkpoint`."""
         if not self.path.exists():
             return None
         found = read_checkpoint(self.path)
@@ -113,7 +113,7 @@ class CheckpointFile:
         return found
 
     def write(self, tree: object, meta: abc.Mapping[str, object]) -> None:
-        """Writes the file, as `write_checkpoint`; where that cannot be, the last version stays."""
+        """Writes the file as `write_checkpoint` does; if that fails, the last version stays."""
         try:
             write_checkpoint(self.path, tree, meta)
         except (InputError, OSError) as error:

@@ -1,10 +1,11 @@
 """The results folder of a hardware search, in the formats of a search (docs/formats.md).
 
-- `front.csv`: the columns of a `search`, then `power_W`, `robustness`, `generations` and the sizes of the hardware;
+- `front.csv`: the columns of a `search`, then `power_W`, `robustness`, `samples`, `generations` and the sizes of the
+  hardware;
 - `designs.json` (`designs/1`): every accelerator of the front alone in its package, with its sizes and the mappings of
-  every layer: what `evaluate designs` and the exports read;
+  every layer, for `evaluate designs` and the exports;
 - `history.csv`: a row per batch: `batch, hardware, evaluations, modelled_generations, seconds, front_size, hypervolume`
-  (on the logarithmic min-max axes of all that this search measured, up to 1.1);
+  (reference point 1.1, on log axes scaled to the minimum and maximum of all points that this search measured);
 - `hardware.csv`: a row per hardware point measured; `config.yaml`; `checkpoint.npz`; `figures/`.
 """
 
@@ -46,17 +47,17 @@ def codesign_front(result: CodesignResult, evaluated: Evaluated, kept: np.ndarra
 
 
 def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[str, object]]:
-    """Writes all files of a results folder but figures and checkpoint, together.
+    """Writes all files of a results folder, except figures and checkpoint, all or none of them.
 
     Args:
         folder: from `io.prepare_folder`.
-        result: the search.
+        result: the result of the search.
 
     Returns:
         The rows of `front.csv`.
 
     Raises:
-        InputError: they cannot be written; the folder is as it was.
+        InputError: the files cannot be written; the folder is as it was.
     """
     evaluated, kept = evaluated_front(result)
     front = codesign_front(result, evaluated, kept)
@@ -69,5 +70,5 @@ def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[st
             folder / "config.yaml": yaml.safe_dump(plain(result.record()), sort_keys=False, allow_unicode=True),
         }
     )
-    (folder / PAGE_FILE).unlink(missing_ok=True)  # of earlier results
+    (folder / PAGE_FILE).unlink(missing_ok=True)  # a report of earlier results
     return front

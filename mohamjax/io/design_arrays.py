@@ -1,22 +1,22 @@
-"""Designs in bulk: `design-arrays/1`, an npz file of genes beside one problem, for schedules by the million.
+"""Designs in bulk: `design-arrays/1`, an npz file with one problem and the genes of up to millions of designs.
 
-The file is what `numpy.savez` writes, not compressed, so that blocks of it are mapped into memory. N designs, L layers,
-S tiles, U unique layers (in the order of their first layer), T templates, M mappings of a set at most, V levels
-(innermost first, padded), D loop dimensions `G N K C P Q R S`:
+The file is uncompressed, as `numpy.savez` writes it, so that its arrays can be mapped into memory. Axes: N designs, L
+layers, S tiles, U unique layers (in the order of their first layer), T templates, M (at most) mappings of a set, V
+levels (innermost first, padded), D loop dimensions `G N K C P Q R S`. Arrays:
 
 - `format`: the text `design-arrays/1`;
-- `problem`: `[bytes]` uint8, a `designs/1` document in UTF-8 without `designs` and with no `mappings`: networks,
+- `problem`: `[bytes]` uint8, a `designs/1` document in UTF-8 without `designs` and with empty `mappings`: networks,
   layers, templates, package, technology hash;
 - `order`, `assignment`, `mapping`: `[N, L]` integers, `template`: `[N, S]` integers: layers by priority, the tile of
   each layer, the index of its loop nest in the set of (unique layer, template of the tile), and the template on each
-  tile, -1 where it is empty;
-- `count`: `[U, T]` integers, loop nests of each set; `nest_temporal` and `nest_order` `[U, T, M, V, D]`, `nest_spatial`
-  and `nest_spatial_order` `[U, T, M, 2, V, D]`, `nest_keep` `[U, T, M, V, 3]`: the loop nests, as `mapping.Mapping` has
-  them;
-- optional: `nest_padded` `[U, T, M, D]`, bounds that a loop nest covers where they are larger than the layer's, else 1;
-  without it none does;
-- optional: `capacity` `[N, S, V]` and `fanout` `[N, S, V, 2]`, sizes that chiplets state, -1 where they are just large
-  enough; `names` `[N]`, identifiers, in the place of the numbers from 0.
+  tile, -1 for an empty tile;
+- `count`: `[U, T]` integers, number of loop nests of each set; `nest_temporal` and `nest_order` `[U, T, M, V, D]`,
+  `nest_spatial` and `nest_spatial_order` `[U, T, M, 2, V, D]`, `nest_keep` `[U, T, M, V, 3]`: the loop nests, as in
+  `mapping.Mapping`;
+- optional: `nest_padded` `[U, T, M, D]`, bounds that a loop nest covers if they are larger than the layer's, else 1;
+  without it no loop nest is padded;
+- optional: `capacity` `[N, S, V]` and `fanout` `[N, S, V, 2]`, sizes that chiplets state, -1 for just large enough;
+  `names` `[N]`, identifiers, by default numbers from 0.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")
 
 
 def problem_document(setup: Setup, scenario: str = "") -> dict[str, object]:
-    """What a `designs/1` document says of all its designs, without loop nests: also the head of JSON lines."""
+    """The part of a `designs/1` document that all designs share, without loop nests; also the head of JSON lines."""
     application, technology = setup.application, setup.technology
     return {
         "format": DESIGNS_FORMAT,
@@ -82,7 +82,7 @@ def nest_rows(
         application: the networks of the unique layers.
         mappings: loop nests of sets, `[U, T, M]`.
         templates: T templates.
-        places: which of them: unique layer, template, number.
+        places: indices of the loop nests to write: unique layer, template, place in the set.
     """
     at = np.asarray(list(places), int).reshape(-1, 3)
     nests = jax.tree.map(lambda leaf: np.asarray(leaf)[tuple(at.T)], mappings)
@@ -120,15 +120,15 @@ def write_design_arrays(
 
     Args:
         path: the npz file.
-        setup: networks and hardware; of the technology the file keeps the hash, and all figures unless they are
-            packaged.
+        setup: networks and hardware; the file records the hash of the technology, and all its figures unless it is a
+            packaged one.
         tables: the loop nests, `[U, T, M]`; their costs are not written.
-        designs: leading axis `[N]`; padded layers are left out. Sizes of chiplets are written where they are given.
-        names: N identifiers, each another; default numbers.
-        scenario: name for people.
+        designs: leading axis `[N]`; padded layers are left out. A `SizedDesign` also writes the sizes of its chiplets.
+        names: N distinct identifiers; default numbers.
+        scenario: informational name of the scenario.
 
     Raises:
-        InputError: it cannot be written.
+        InputError: the file cannot be written, or a name is no short line of text or occurs twice.
     """
     layers = len(setup.application.layers)
     problem = json.dumps(problem_document(setup, scenario), ensure_ascii=False)
@@ -169,10 +169,10 @@ class DesignArrays:
 
     Attributes:
         setup: the networks and hardware of the problem.
-        mappings: loop nests `[U, T, M]`, NumPy leaves, levels padded as the templates need.
-        count: `[U, T]` int32.
-        refused: sets' entries that break a constraint of their template, `[U, T, M]` bool.
-        arrays: the designs' arrays, mapped.
+        mappings: loop nests `[U, T, M]`, NumPy leaves, padded to the levels of the deepest template.
+        count: `[U, T]` int32, loop nests of each set.
+        refused: `[U, T, M]` bool, loop nests that break a constraint of their template.
+        arrays: the memory-mapped arrays of the designs.
     """
 
     setup: Setup
@@ -186,7 +186,7 @@ class DesignArrays:
         return len(self.arrays["order"])
 
     def block(self, rows: slice) -> SizedDesign:
-        """Some designs, copied out of the file, NumPy leaves."""
+        """Some of the designs, copied from the file, NumPy leaves."""
         genes = {name: np.asarray(self.arrays[name][rows], np.int32) for name in _GENES}
         design = Design(**genes)  # pyright: ignore[reportArgumentType]
         if "capacity" not in self.arrays:
@@ -195,17 +195,17 @@ class DesignArrays:
         return SizedDesign(design=design, capacity=capacity, fanout=fanout)  # pyright: ignore[reportArgumentType]
 
     def names(self, rows: slice) -> list[int | str]:
-        """Identifiers of some designs."""
+        """Identifiers of some of the designs."""
         start, stop, _ = rows.indices(len(self))
         return self.arrays["names"][rows].tolist() if "names" in self.arrays else list(range(start, stop))
 
     @functools.cached_property
     def levels(self) -> int:
-        """V."""
+        """V, the number of levels of the loop nests."""
         return self.mappings.temporal.shape[-2]
 
     def faults(self, designs: Design) -> list[str]:
-        """Why each of some designs is none, before its evaluation; empty where it is one."""
+        """Per design why its genes or loop nests are invalid; empty if they are valid. Checked before evaluation."""
         application = self.setup.application
         told = gene_faults(designs, application, self.count)
         if self.refused.any():
@@ -220,7 +220,7 @@ class DesignArrays:
         return told
 
     def design_file(self, path: str | pathlib.Path) -> DesignFile:
-        """The whole file in memory, in the form that a `designs/1` file also has."""
+        """The whole file in memory, in the same form as a `designs/1` file; `path` is recorded as its source."""
         designs = self.block(slice(None))
         tiles = self.setup.package.max_tiles
         reasons = self.faults(designs.design)
@@ -238,11 +238,11 @@ class DesignArrays:
         )
 
 
-_MOST_LETTERS = 200  # of an identifier
+_MOST_LETTERS = 200  # characters of an identifier
 
 
 def _check_names(names: np.ndarray, fail: Callable[..., InputError]) -> None:
-    """Refuses identifiers that are no short line of text, as in JSON files, and those that come twice."""
+    """Refuses identifiers that are no short line of text, as in JSON files, or that occur twice."""
     if not names.size:
         return
     width = names.dtype.itemsize // 4
@@ -260,7 +260,7 @@ def _check_names(names: np.ndarray, fail: Callable[..., InputError]) -> None:
 
 
 def is_design_arrays(path: str | pathlib.Path) -> bool:
-    """Whether an npz file has what this format has; one that cannot be read counts, so that it is told."""
+    """Whether an npz file has the arrays of this format; True if it cannot be read, so that its reader reports that."""
     try:
         with open_arrays(path, MAX_MAPPED, "") as (_, members):
             return {"problem", "assignment"} <= set(members)

@@ -1,7 +1,7 @@
-"""Designs as files write them, entry by entry: chiplets and schedule into arrays, checked.
+"""Converts designs as files have them, chiplets and schedules, to arrays, and checks them.
 
-Forms say whether an entry has the right keys and types; a block of entries is then read at once, and whatever is odd
-about one is found step by step, so that there is one place that says what is wrong.
+Forms check the keys and types of an entry. A block of entries is then converted at once; entries that fail a check are
+looked at again step by step, so that only one place produces error messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mohamjax.schedule.validity import dependences, in_turn, sound_genes
 
 
 class DesignRules:
-    """What the designs of one problem are read against, and the loop nests that they have named so far.
+    """The data that designs of one problem are checked against, and the loop nests that they have named so far.
 
     Args:
         setup: the networks and hardware of the problem.
@@ -50,7 +50,7 @@ class DesignRules:
         self._sizes: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = {}
 
     def sizes(self, chip: ChipletForm, template: int) -> tuple[np.ndarray, np.ndarray]:
-        """As `_sizes` of a chiplet without complaints, once for all that are alike."""
+        """Cached `_sizes` of a chiplet, shared by chiplets with equal sizes; error messages name no item."""
         key = template, msgspec.json.encode(chip.levels)
         if key not in self._sizes:
             if len(self._sizes) > _MOST_SIZES:
@@ -59,7 +59,7 @@ class DesignRules:
         return self._sizes[key]
 
 
-_MOST_SIZES = 1 << 16  # kept at once
+_MOST_SIZES = 1 << 16  # cached at once
 
 
 def read_rows(
@@ -68,12 +68,12 @@ def read_rows(
     """Reads and checks designs of one problem.
 
     Args:
-        rows: designs as JSON has them or by their form, each with the nests of its file.
-        rules: of the problem.
+        rows: designs as plain JSON data or instances of their form, each with the nests of its file.
+        rules: rules of the problem.
 
     Returns:
-        Of every design why it is broken, None where it is sound; the sound ones in the order of the rows, layers not
-        padded, leading axis `[N]`, where N may be 0; and the tile of each of their chiplets, `[N, S]` int32.
+        For every design why it is broken, or None; the valid designs in the order of the rows, leading axis `[N]`, N
+        may be 0, layers not padded; and the tile of each of their chiplets, `[N, S]` int32.
     """
     faults: list[InputError | None] = [None] * len(rows)
     read: list[tuple[int, DesignForm, NestList]] = []
@@ -95,7 +95,7 @@ def read_rows(
 
 
 def _form(row: object) -> DesignForm:
-    """A design by its form; raises InputError where it has another."""
+    """A design as an instance of its form; raises InputError if it does not have that form."""
     if isinstance(row, DesignForm):
         return row
     lists: dict[str, Any] = {key: row.get(key) for key in _PARTS} if isinstance(row, dict) else {}
@@ -107,18 +107,18 @@ def _form(row: object) -> DesignForm:
 
 
 _PARTS = {"chiplets": ChipletForm, "schedule": StepForm}
-"""What of a design may have been read by its form already, see `DESIGN_PARTS`."""
+"""Parts of a design that may have been read by their forms already, see `DESIGN_PARTS`."""
 
 
 class _Chiplets:
     """The chiplets of n designs.
 
     Attributes:
-        sound: `[n]` bool, whether nothing is odd about those of a design.
-        number: `[n]` int, how many there are.
-        template: `[n, S]` int32.
-        capacity: `[n, S, V]` words per buffer that the chiplets state, -1 where they state none.
-        fanout: `[n, S, V, 2]` children along X and Y that they state, -1 where they state none.
+        sound: `[n]` bool, whether the chiplets of a design pass all checks.
+        number: `[n]` int, number of chiplets of each design.
+        template: `[n, S]` int32, template of each chiplet; -1 where there is none.
+        capacity: `[n, S, V]` stated words per buffer; -1 where none are stated.
+        fanout: `[n, S, V, 2]` stated children along X and Y; -1 where none are stated.
         tile: `[n, S]` int32, tile of each chiplet.
     """
 
@@ -157,13 +157,13 @@ def _genes(
     """The chromosomes of n designs with a step for each of L layers.
 
     Args:
-        schedules: steps, each with the nests of its file.
-        chiplets: of the designs.
-        rules: of the problem.
+        schedules: steps of each design, with the nests of its file.
+        chiplets: chiplets of the designs.
+        rules: rules of the problem.
 
     Returns:
-        The designs, leading axis `[n]`, and `[n]` bool, whether nothing is odd about a design: the genes of others mean
-        nothing.
+        The designs, leading axis `[n]`, and `[n]` bool, whether a design passes all checks; the genes of other designs
+        are meaningless.
     """
     steps = list(itertools.chain.from_iterable(schedule for schedule, _ in schedules))
     named: list[object] = list(map(_LAYER, steps))
@@ -178,7 +178,7 @@ def _genes(
     assignment, mapping = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
     assignment[lane, layer] = where
     genes = Design(order=order.astype(np.int32), assignment=assignment, mapping=mapping, template=chiplets.template)  # pyright: ignore[reportArgumentType]
-    # How many loop nests there are of each set is known once these designs have named theirs.
+    # The number of loop nests of each set is only known after these designs have named theirs; `mapped` is not used.
     found = sound_genes(genes, rules.unique, np.zeros((len(rules.unique), len(rules.kinds)), int))
     sound = chiplets.sound & found.listed & found.placed.all(axis=1) & in_turn(order, rules.edges)
 
@@ -198,7 +198,7 @@ def _genes(
 
 
 def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray, np.ndarray]:
-    """Capacities `[levels]` and fanouts `[levels, 2]` that a chiplet states; -1 where it states none."""
+    """Stated capacities `[levels]` and fanouts `[levels, 2]` of a chiplet; -1 where none are stated."""
     names = template.level_names
     capacity: list[float] = [-1.0] * len(names)
     fanout: list[tuple[float, float]] = [(-1.0, -1.0)] * len(names)
@@ -222,7 +222,7 @@ def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray
 
 
 def _fault(form: DesignForm, nests: NestList, rules: DesignRules) -> InputError:
-    """What is wrong with a design that is not sound, found step by step."""
+    """What is wrong with a design that failed a check, found step by step."""
     try:
         _check(form, nests, rules)
     except InputError as error:
@@ -232,7 +232,7 @@ def _fault(form: DesignForm, nests: NestList, rules: DesignRules) -> InputError:
 
 
 def _check(form: DesignForm, nests: NestList, rules: DesignRules) -> None:
-    """Raises InputError with what is wrong with a design."""
+    """Raises InputError that says what is wrong with a design."""
     chips, templates, tiles = form.chiplets, rules.store.templates, rules.tiles
     if len(chips) > tiles:
         remedy = "take fewer, or write a larger `max_tiles` into `package`"
@@ -261,7 +261,7 @@ def _check(form: DesignForm, nests: NestList, rules: DesignRules) -> None:
 
 
 def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[int]:
-    """Layers by priority, each once and after its predecessors."""
+    """Layers by priority; raises InputError unless each is listed once and after its predecessors."""
     layers, names = rules.store.application.layers, rules.layers
     order: list[int] = []
     for k, step in enumerate(steps):
@@ -273,7 +273,7 @@ def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[in
             else:
                 remedy = f"the {len(layers)} layers are numbered from 0, or called network/layer"
             raise InputError(told, item=f"schedule[{k}]", remedy=remedy)
-        if layer in order:  # before what it displaces is found to be missing or late
+        if layer in order:  # checked first, as it makes another layer missing or late
             first, item = order.index(layer), f"layer {layer} ({layers[layer].name})"
             remedy = f"list every layer once: remove schedule[{first}] or schedule[{k}]"
             raise InputError("is scheduled twice", item=item, remedy=remedy)
@@ -296,9 +296,9 @@ def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[in
 
 
 def _out_of_order(chips: Sequence[ChipletForm]) -> int | None:
-    """The first chiplet whose tile does not come after those stated before it in the list; None where all do.
+    """The first chiplet whose tile is not larger than those stated before it in the list; None if there is none.
 
-    A chiplet's place is that in the list, so that another order of the tiles would say something else.
+    The order of the list decides where chiplets are placed, so tiles in another order would contradict it.
     """
     last = -1
     for k, chip in enumerate(chips):
@@ -310,7 +310,7 @@ def _out_of_order(chips: Sequence[ChipletForm]) -> int | None:
 
 
 def _stated_tiles(chips: Sequence[ChipletForm], tiles: int) -> np.ndarray:
-    """`[S]` int, tile of each chiplet; the first tiles where a design does not state rising ones for all."""
+    """`[S]` int, tile of each chiplet; the first tiles unless the design states rising tiles for all chiplets."""
     whole = [chip.tile for chip in chips if chip.tile is not None]
     out = np.arange(tiles)
     if len(whole) == len(chips) and _out_of_order(chips) is None:

@@ -1,13 +1,13 @@
-"""Designs in files: `designs.json`, self-contained, and its re-evaluation in double precision.
+"""Designs in files: the self-contained `designs.json`, and its re-evaluation in double precision.
 
 Format `designs/1` (JSON, one object):
 
-- `format`, `mohamjax` (version), `scenario`, `clock_GHz` (1, nothing else), `objectives` (names of the columns that the
-  front is over, for people);
-- `technology`: `{"hash", "static_energy"}` of the energy and area tables, and whether leakage counts; `tables`, all of
-  their figures, where they are not packaged;
-- `templates`: list of what template files hold; `package`: package parameters, with the memory whose price all
-  chiplets pay (without one, each template has the memory that it names: files from before packages had a memory);
+- `format`, `mohamjax` (version), `scenario`, `clock_GHz` (always 1), `objectives` (names of the columns over which the
+  front was searched, informational);
+- `technology`: `{"hash", "static_energy"}`, the hash of the energy and area tables and whether leakage counts;
+  `tables`, all of their figures, if they are not packaged;
+- `templates`: list of the contents of template files; `package`: package parameters, including the off-chip memory of
+  all chiplets (without it, as in old files, each template has the memory that it names);
 - `networks`: list of `{"name", "source"}`; `layers`: list of `{"network" (index), "name", "type", "op", "word_bits",
   "bounds" {dimension: bound}, "stride", "dilation", "predecessors" (indices into layers)}`;
 - `mappings`: list of `{"template" (name), "levels": [...]}`, loop nests in the notation of `mapping.notation`;
@@ -15,14 +15,15 @@ Format `designs/1` (JSON, one object):
   the mesh in their order: `{"template", "levels": [{"name", "capacity_words", "fanout": [x, y]}], ...}`; without
   `levels` a chiplet is made just large enough. `schedule` lists every layer once, by priority:
   `{"layer", "chiplet", "mapping" (indices), "start_s", "end_s", "alone_s" (without any off-chip limit),
-  "offchip_bytes", "energy_J" (with that of the package)}`. Objectives, times and what else is there is information for
-  people: an evaluation ignores it;
-- `bounds`, of the file and of each design: lower bounds over the mappings that the search had (`schedule.bounds`), for
-  every design, and for every schedule on this design's chiplets: `latency_s, energy_J, area_mm2, latency_parts_s`.
+  "offchip_bytes", "energy_J" (including the package)}`. Objectives, times and further figures are informational: an
+  evaluation ignores them;
+- `bounds`, of the file and of each design: lower bounds over the mappings that the search had (`schedule.bounds`):
+  `latency_s, energy_J, area_mm2, latency_parts_s`. Those of the file hold for every design, those of a design for every
+  schedule on its chiplets.
 
-`schedule/1` is what users write by hand: the same, but with `application` (a scenario by name or file, or a list of
-ONNX files, relative to the file) in the place of `networks` and `layers`, `templates` as names or files, layers called
-`network/layer`, and `schedules` in the place of `designs`.
+`schedule/1` is the format that users write by hand. It differs from `designs/1` in having `application` (a scenario by
+name or file, or a list of ONNX files, relative to the file) instead of `networks` and `layers`, `templates` as names or
+files, layers called `network/layer`, and `schedules` instead of `designs`.
 """
 
 from __future__ import annotations
@@ -67,15 +68,15 @@ from mohamjax.schedule.view import design_view
 
 
 class DesignRow(TypedDict):
-    """What the evaluation of a file says of one design.
+    """The result of one design in the evaluation of a file.
 
     Attributes:
         design_id: its identifier.
-        latency_s: seconds; an empty text where it is invalid, like energy and area.
+        latency_s: seconds; an empty text if the design is invalid, like energy and area.
         energy_J: joules.
         area_mm2: square millimetres.
         valid: 1 or 0.
-        reason: why it is invalid; empty where it is valid.
+        reason: why it is invalid; empty if it is valid.
     """
 
     design_id: int | str
@@ -87,12 +88,12 @@ class DesignRow(TypedDict):
 
 
 def _short(value: SupportsFloat) -> float:
-    """Ten significant digits, short in a file: for amounts, not for times, whose differences may be millionths."""
+    """A value rounded to ten significant digits; not for times, of which small differences may matter."""
     return float(f"{float(value):.10g}")
 
 
 def _shorts(values: npt.ArrayLike) -> list[float]:
-    """As `_short`, of each of `[n]`."""
+    """`_short` of each of `[n]` values."""
     return list(map(_short, np.asarray(values).tolist()))
 
 
@@ -103,9 +104,9 @@ def designs_document(
 
     Args:
         evaluated: designs with reports.
-        scenario: name for people.
-        bounds: what no design goes below; default `evaluated.bounds()`.
-        names: their identifiers; default their order.
+        scenario: informational name of the scenario.
+        bounds: lower bounds for every design; default `evaluated.bounds()`.
+        names: identifiers of the designs; default numbers from 0.
 
     Returns:
         JSON-able data in the format `designs/1`.
@@ -198,8 +199,12 @@ def read_designs(
 
     Args:
         path: the file.
-        technology: energy and area tables, which must be those of the file; default the packaged ones that are.
-        static_energy: count leakage, also where the file does not.
+        technology: energy and area tables, which must be those that the file was made with; by default they are looked
+            up among the packaged ones and in the file.
+        static_energy: count leakage even if the file does not.
+
+    Returns:
+        The valid designs, and for every other one the reason.
 
     Raises:
         InputError: the file as a whole cannot be read.
@@ -217,23 +222,23 @@ def evaluate_designs(
     float32: bool = False,
     wanted: Sequence[str] = (),
 ) -> tuple[list[DesignRow], Evaluated | None]:
-    """Evaluates the designs of a `designs/1` or `schedule/1` file, in double precision.
+    """Evaluates the designs of a file that `read_designs` takes, in double precision by default.
 
-    Stored objectives and times are ignored. A broken design is a row with its reason, not an error.
+    Stored objectives and times are ignored. A broken design becomes a row with the reason, not an error.
 
     Args:
         path: the file.
-        technology: energy and area tables, which must be those of the file; default the packaged ones that are.
-        static_energy: count leakage, also where the file does not.
+        technology: see `read_designs`.
+        static_energy: count leakage even if the file does not.
         float32: compute in single precision.
-        wanted: `design_id`s of designs that must be in the file and read well, which is checked first.
+        wanted: `design_id`s of designs that the file must have and that must be readable; checked before evaluating.
 
     Returns:
         Rows of `design_id, latency_s, energy_J, area_mm2, valid, reason` in input order, and the valid designs
-        with their reports (None where there are none).
+        with their reports (None if there are none).
 
     Raises:
-        InputError: the file as a whole cannot be read, or there is no design `wanted` or it is broken.
+        InputError: the file as a whole cannot be read, or a design of `wanted` is missing or broken.
     """
     file = read_designs(path, technology=technology, static_energy=static_energy)
     table: list[DesignRow] = [
@@ -262,7 +267,7 @@ def evaluate_designs(
 
 
 def _check_wanted(rows: Sequence[DesignRow], wanted: str) -> None:
-    """Complains where no row has the `design_id`, or all that have it are broken."""
+    """Raises InputError if no row has the `design_id`, or all rows with it are broken."""
     reasons = [row["reason"] for row in rows if str(row["design_id"]) == wanted]
     if not reasons or all(reasons):
         good = next((f", such as {row['design_id']}" for row in rows if not row["reason"]), "")
@@ -276,22 +281,22 @@ def _check_wanted(rows: Sequence[DesignRow], wanted: str) -> None:
 def choose_designs(
     rows: Sequence[DesignRow], evaluated: Evaluated | None, wanted: Sequence[str]
 ) -> tuple[list[DesignRow], Evaluated]:
-    """Some of the designs of `evaluate_designs`, in the order of the file.
+    """Selects designs from the result of `evaluate_designs`, in the order of the file.
 
     Args:
-        rows: of `evaluate_designs`.
+        rows: rows from `evaluate_designs`.
         evaluated: the valid designs, from `evaluate_designs`.
-        wanted: `design_id`s.
+        wanted: `design_id`s, at least one.
 
     Returns:
-        Their rows and designs, all valid.
+        The rows and the designs, all valid.
 
     Raises:
-        InputError: one is not in the file, or broken.
+        InputError: a design is not in the file, or is broken.
     """
     for name in wanted:
         _check_wanted(rows, name)
-    assert evaluated is not None  # some are valid
+    assert evaluated is not None  # the wanted designs are valid
     valid = [row for row in rows if row["valid"]]
     chosen = [k for k, row in enumerate(valid) if str(row["design_id"]) in wanted]
     return [valid[k] for k in chosen], evaluated.take(np.asarray(chosen))
@@ -303,13 +308,13 @@ def schedules_document(
     """The rows of `evaluate_designs` as JSON (docs/formats.md).
 
     Args:
-        rows: of `evaluate_designs`.
+        rows: rows from `evaluate_designs`.
         evaluated: the valid designs, in that order.
-        timelines: also write when each layer runs, and where.
+        timelines: also write when and where each layer runs.
 
     Returns:
-        `{"format": "schedule/1", "schedules": [{"name", "latency_s", "energy_J", "area_mm2", "valid", "reason"}]}`, the
-        objectives null where a schedule is invalid; with timelines those that are valid also have `timeline`, per layer
+        `{"format": "schedule/1", "schedules": [{"name", "latency_s", "energy_J", "area_mm2", "valid", "reason"}]}`. The
+        objectives of an invalid schedule are null. With timelines, valid schedules also have `timeline`, per layer
         `{"network", "layer", "chiplet", "start_s", "end_s"}`.
     """
     schedules, valid = [], itertools.count()
@@ -359,15 +364,15 @@ EXPLANATIONS_FORMAT = "design-explanations/1"
 def explain_designs(
     rows: Sequence[DesignRow], evaluated: Evaluated | None, wanted: str | None = None
 ) -> dict[str, object]:
-    """Where the time, the energy and the area of designs go.
+    """Explains where the time, the energy and the area of designs go.
 
     Args:
-        rows: from `evaluate_designs`.
+        rows: rows from `evaluate_designs`.
         evaluated: the valid designs, from `evaluate_designs`.
         wanted: `design_id` of the only design to explain; default all valid ones.
 
     Returns:
-        JSON-able `{"format", "designs"}`; each design is its `design_id` and what `schedule.explain_design` says.
+        JSON-able `{"format", "designs"}`; each design has its `design_id` and the result of `schedule.explain_design`.
 
     Raises:
         InputError: there is no such design, or it is invalid.
@@ -388,7 +393,7 @@ def explain_designs(
 
 
 def explanations_text(document: abc.Mapping[str, Any]) -> str:
-    """The explanations of `explain_designs` for people."""
+    """The explanations of `explain_designs` as readable text."""
     texts = [explanation_text(row, f"design {row['design_id']}") for row in document["designs"]]
     return "\n\n\n".join(texts) + "\n"
 
@@ -399,7 +404,7 @@ def write_design_trace(path: str | pathlib.Path, evaluated: Evaluated, names: Se
     Args:
         path: the JSON file.
         evaluated: the designs.
-        names: what they are called; default their numbers.
+        names: names of the designs; default numbers from 0.
     """
     chosen = range(len(evaluated)) if names is None else names
     views = [design_view(evaluated, i, name) for i, name in enumerate(chosen)]

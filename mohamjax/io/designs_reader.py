@@ -1,4 +1,4 @@
-"""Designs in files, read and checked: `designs/1` and `schedule/1`, whose form `io.designs` describes."""
+"""Reads and checks designs in files of the formats `designs/1` and `schedule/1`, which `io.designs` describes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from mohamjax.workload.scenario import named_beside
 
 @contextlib.contextmanager
 def _named_in(file: object, item: str) -> Iterator[None]:
-    """Complaints about what a file names as complaints about that file."""
+    """Rewrites errors about something that a file names as errors at the item of that file that names it."""
     try:
         yield
     except InputError as error:
@@ -52,7 +52,7 @@ def _named_in(file: object, item: str) -> Iterator[None]:
 
 
 def layer_row(layer: Layer, network: int) -> dict[str, object]:
-    """A layer as `_application` reads it."""
+    """A layer as data that `_application` reads; `network` is the index of its network."""
     return {
         "network": network,
         "name": layer.name,
@@ -112,7 +112,7 @@ def _application(form: DesignsForm, file: object) -> ApplicationModel:
 
 
 def _templates(rows: Sequence[TemplateForm | str], file: pathlib.Path) -> tuple[Template, ...]:
-    """Templates of a file: as tables, or (what users write) as names and files."""
+    """The templates of a file, given as tables or, in files that users write, as names and files."""
     out: list[Template] = []
     for i, row in enumerate(rows):
         if isinstance(row, str):
@@ -128,7 +128,7 @@ def _templates(rows: Sequence[TemplateForm | str], file: pathlib.Path) -> tuple[
 
 
 def _technology(form: RecordForm, path: object, given: Technology | None, static_energy: bool) -> Technology:
-    """The energy and area tables that designs were made with, as far as they say it."""
+    """The energy and area tables that designs were made with; raises InputError if they are not at hand."""
     found = recorded_technology(form, given, static_energy, path)
     if found is None:
         raise InputError(
@@ -148,12 +148,13 @@ def read_header(
     technology: Technology | None = None,
     static_energy: bool = False,
 ) -> Setup:
-    """Reads and checks all of a `designs/1` or `schedule/1` document but its designs and loop nests.
+    """Reads and checks a `designs/1` or `schedule/1` document, except its designs and loop nests.
 
-    These are read one by one, so that a broken one spoils no other; but `mappings` is sure to be a list.
+    These are read one by one later, so that a broken one does not affect the others; but `mappings` is checked to be a
+    list.
 
     Raises:
-        InputError: something in it breaks the format, or it was made with another technology.
+        InputError: the document breaks the format, or was made with another technology.
     """
     listed = ENTRIES[str(document["format"])]
     head = {listed: [], **document}  # the head of JSON lines has no designs
@@ -162,7 +163,7 @@ def read_header(
     form = read_form(head, SchedulesForm if written else DesignsForm, file=path)
     technology = _technology(form.technology or RecordForm(), path, technology, static_energy)
     application = _imported(form, path) if isinstance(form, SchedulesForm) else _application(form, path)
-    # Searches have recorded the memory since it belongs to the package; before, templates had the one that they name.
+    # Files without a memory are older than the package's memory: their templates have the memory that they name.
     default = PackageParameters() if written else PackageParameters(memory=None)
     package = package_of(form.package or PackageForm(), file=path, default=default)
     templates = with_memory(_templates(form.templates, path), package.memory)
@@ -170,7 +171,7 @@ def read_header(
 
 
 def header_rows(document: abc.Mapping[str, Any], path: object) -> list[Any]:
-    """The designs of a document that `read_header` has read, as they are written; raises InputError without them."""
+    """The designs of a document that `read_header` has read, not yet checked; raises InputError if there are none."""
     key = ENTRIES[document["format"]]
     if key not in document:
         raise InputError("is missing", file=path, item=key, remedy=f"add `{key}: ...`")
@@ -181,12 +182,13 @@ def header_rows(document: abc.Mapping[str, Any], path: object) -> list[Any]:
 def read_designs(
     path: str | pathlib.Path, *, technology: Technology | None = None, static_energy: bool = False
 ) -> DesignFile:
-    """Reads and checks a `designs/1` or `schedule/1` file; a broken design keeps its place with the reason.
+    """Reads and checks a `designs/1` or `schedule/1` file; a broken design keeps its place and has a reason.
 
     Args:
-        path: the file: JSON, JSON lines, or a results folder, which stands for its `designs.json`.
-        technology: energy and area tables, which must be those of the file; default the packaged ones that are.
-        static_energy: count leakage, also where the file does not.
+        path: a JSON or JSON lines file, or a results folder, which stands for its `designs.json`.
+        technology: energy and area tables, which must be those that the file was made with; by default they are looked
+            up among the packaged ones and in the file.
+        static_energy: count leakage even if the file does not.
 
     Raises:
         InputError: the file as a whole cannot be read.

@@ -1,4 +1,4 @@
-"""Documents of designs and schedules, whatever file holds them: JSON, JSON lines, a results folder."""
+"""Reads documents of designs and schedules from JSON files, JSON lines and results folders."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from mohamjax.reader import found, read_lines
 
 
 def one_file(path: str | os.PathLike[str]) -> pathlib.Path:
-    """The file that a path stands for: of a results folder its `designs.json`, anything else is itself."""
+    """The file that a path stands for: `designs.json` for a results folder, otherwise the path itself."""
     inner = pathlib.Path(path) / "designs.json"
     return inner if found(path, folder=True) and found(inner, folder=False) else pathlib.Path(path)
 
 
 def read_document(path: str | os.PathLike[str], parts: Parts | None = None) -> Any:
-    """The document of a file that holds one: of JSON lines the first line with all entries that follow it.
+    """The document of a file with a single one; for JSON lines, the first line with all following entries added.
 
-    A line of JSON lines that cannot be read is an entry that is the complaint, see `entries.identified`.
+    An unreadable line after the first one becomes an entry that is an `InputError`, see `entries.identified`. The
+    content of the document is not checked.
 
     Args:
         path: a JSON file, or JSON lines (docs/batches.md), gzipped or not.
         parts: forms of entries, see `parse_json`.
 
     Raises:
-        InputError: the file cannot be read, or holds several documents; what the document says is not checked.
+        InputError: the file cannot be read, or holds several documents.
     """
     path = pathlib.Path(path)
     if not path.name.endswith(LINES):
@@ -48,7 +49,7 @@ def read_document(path: str | os.PathLike[str], parts: Parts | None = None) -> A
                 raise InputError("begins a second document", file=path, item=f"line {number}", remedy=remedy)
             key = ENTRIES.get(row["format"]) if isinstance(row["format"], str) else None
             if key is None or not isinstance(row.get(key, []), list):
-                return row  # a form that its reader refuses
+                return row  # the caller's reader will refuse it
             entries = row.get(key, [])
             document = {**row, key: entries}
         elif document is None:
@@ -63,7 +64,7 @@ def read_document(path: str | os.PathLike[str], parts: Parts | None = None) -> A
 
 
 def no_format(path: object, number: int) -> InputError:
-    """A complaint about an entry of JSON lines before any document."""
+    """The error for an entry of JSON lines that precedes any document."""
     *others, last = ENTRIES
     return InputError(
         "says no format, and no line before it does",
@@ -74,7 +75,7 @@ def no_format(path: object, number: int) -> InputError:
 
 
 def added_nests(row: object) -> list[object] | None:
-    """The loop nests that a line of JSON lines adds to the document above it; None where it is another line."""
+    """The loop nests that a line of JSON lines adds to the document above it; None for any other line."""
     if not isinstance(row, dict) or row.keys() != {"mappings"}:
         return None
     return row["mappings"] if isinstance(row["mappings"], list) else [row["mappings"]]

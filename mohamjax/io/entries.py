@@ -1,4 +1,4 @@
-"""Lists of entries in files: places that complaints name, and entries that are read one by one."""
+"""Lists of entries in files: places for error messages, and entries that are read one by one."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ T = TypeVar("T")
 
 
 class Place:
-    """A place in a file: complaints that name it."""
+    """A place in a file, with checks whose error messages name it."""
 
     def __init__(self, file: object, path: str = "") -> None:
         self.file, self.path = file, path
 
     def at(self, path: str) -> Place:
-        """A place in this one."""
+        """A place inside this one."""
         return Place(self.file, f"{self.path}.{path}" if self.path else path)
 
     def error(self, message: str, remedy: str | None) -> InputError:
-        """A complaint about this place."""
+        """An error at this place."""
         return InputError(message, file=self.file, item=self.path or None, remedy=remedy)
 
     def form(self, value: object, kind: type[F]) -> F:
-        """What stands there, by its form."""
+        """The value at this place as an instance of its form; raises InputError."""
         return read_form(value, kind, file=self.file, where=self.path)
 
     def check_length(self, values: abc.Sized, length: int, of: str) -> None:
-        """Refuses a list that has not one entry for each of something."""
+        """Raises InputError unless a list has `length` entries, one for each `of`."""
         if len(values) != length:
             raise self.error(f"has {len(values)} entries", f"give one for each {of}, {length}")
 
     def entry(self, key: int | str) -> Place:
-        """The place of an entry of the list, or of a key of the mapping, that stands here."""
+        """The place of an entry of the list, or of a key of the mapping, at this place."""
         return Place(self.file, f"{self.path}[{key}]") if isinstance(key, int) else self.at(key)
 
     def numbers(
@@ -48,13 +48,13 @@ class Place:
         what: str,
         keys: Sequence[int | str] | None = None,
     ) -> list[int]:
-        """Numbers of jobs, accelerators or resources that are referred to by number, or also by name.
+        """Numbers of jobs, accelerators or resources that a file refers to by number or, if they have names, by name.
 
         Args:
-            entries: what the file says.
-            names: number by name, or how many there are.
-            what: they are.
-            keys: of the entries in the file; default their places.
+            entries: the references in the file.
+            names: numbers by name, or how many things there are.
+            what: what they are, for error messages.
+            keys: keys of the entries in the file; default their indices.
         """
         count = names if isinstance(names, int) else len(names)
         known = {} if isinstance(names, int) else names
@@ -68,7 +68,7 @@ class Place:
         return found
 
     def check_names(self, names: Sequence[str], key: str = ".name") -> None:
-        """Refuses names that come twice, of entries of a list."""
+        """Raises InputError if two entries of a list have the same name."""
         seen: dict[str, int] = {}
         for i, name in enumerate(names):
             if seen.setdefault(name, i) != i:
@@ -76,7 +76,7 @@ class Place:
                 raise Place(self.file, f"{self.path}[{i}]{key}").error(told, "give every one its own name")
 
     def check_order(self, jobs: Sequence[int], labels: Sequence[int | str]) -> None:
-        """Refuses an order that does not have every job once; `labels` are what the jobs are called."""
+        """Raises InputError for an order, of checked length, that names a job twice; `labels` are names of the jobs."""
         seen: dict[int, int] = {}
         for place, job in enumerate(jobs):
             if job in seen:
@@ -86,28 +86,28 @@ class Place:
 
 
 def waiting(cycle: Sequence[int], labels: Sequence[int | str]) -> str:
-    """That jobs wait for each other, with what they are called."""
+    """A text that says which jobs wait for each other."""
     named = [repr(labels[job]) for job in cycle]
     return f"job {named[0]} waits for itself" if len(named) == 1 else f"jobs {', '.join(named)} wait for each other"
 
 
 def _some(names: abc.Iterable[str]) -> str:
-    """The first names of many."""
+    """The first five names as text."""
     listed = list(names)
     return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
 
 
 Entry: TypeAlias = tuple[int | str, T | InputError]
-"""Identifier of an entry of a file, and what is read of it, or why it is broken."""
+"""Identifier of an entry of a file, and its value, or the error if it is broken."""
 
 _LONGEST_IDENTIFIER = 200
 
 
 def _identifier(row: object, number: int, known: abc.Mapping[str, int]) -> tuple[int | str, InputError | None]:
-    """What an entry is called, and why it cannot be called what its file says; its place where it says nothing.
+    """The identifier of an entry, by default its place in the file, and what is wrong with the one that it states.
 
     Args:
-        row: the entry, as JSON has it or by its form.
+        row: the entry, as plain JSON data or an instance of its form, or an error, which is returned.
         number: its place in the file.
         known: places of the entries before it, by identifier as text.
     """
@@ -132,15 +132,17 @@ def _identifier(row: object, number: int, known: abc.Mapping[str, int]) -> tuple
 def identified(
     rows: Iterable[object], start: int = 0, known: dict[str, int] | None = None
 ) -> Iterator[tuple[int | str, object, InputError | None]]:
-    """Entries of a file with their identifiers, each as its identifier, the entry, and what is wrong with the first.
+    """Entries of a file with their identifiers.
 
-    The identifier is the `design_id` or the `name` of the entry, or its place where it states neither.
+    The identifier is the `design_id` or the `name` of the entry, or its place if it states neither.
 
     Args:
-        rows: entries, as JSON has them or by their forms; or why there is none (`InputError`), which is then wrong with
-            it.
-        start: place of the first one in the file.
-        known: places of the entries before them, by identifier as text; these are added to it.
+        rows: entries, as plain JSON data or instances of their forms; or an `InputError` for an unreadable entry.
+        start: place of the first entry in the file.
+        known: places of the entries before these, by identifier as text; these entries are added to it.
+
+    Yields:
+        The identifier, the entry, and what is wrong with the identifier or the unreadable entry, else None.
     """
     known = {} if known is None else known
     for i, row in enumerate(rows, start):
@@ -152,11 +154,11 @@ def identified(
 def entries_of(
     document: abc.Mapping[str, Any], key: str, file: object, read: Callable[[object, Place], T]
 ) -> Iterator[Entry[T]]:
-    """The entries of a list of a document, one by one, so that a broken one spoils no other."""
+    """Reads the entries of a list of a document one by one, so that a broken one does not affect the others."""
     for i, (name, row, fault) in enumerate(identified(document[key])):
         at = Place(file, f"{key}[{i}]")
         try:
-            if fault is not None:  # of one that could not be read, the item is its line
+            if fault is not None:  # for an unreadable entry, its item is the line
                 raise InputError(fault.message, file=file, item=fault.item or at.path, remedy=fault.remedy)
             value = read(row, at)
         except InputError as error:
@@ -165,7 +167,7 @@ def entries_of(
 
 
 def sound_entries(entries: Iterable[Entry[T]]) -> tuple[list[str], list[T]]:
-    """Names of entries and what is read of them; raises the complaint of the first that is broken."""
+    """Names and values of entries; raises the error of the first broken one."""
     names, values = [], []
     for name, value in entries:
         if isinstance(value, InputError):
@@ -176,5 +178,5 @@ def sound_entries(entries: Iterable[Entry[T]]) -> tuple[list[str], list[T]]:
 
 
 def without_entries(document: abc.Mapping[str, Any], key: str) -> dict[str, Any]:
-    """A document with its entries left out, which are read one by one."""
+    """A document with an empty list of entries, as these are read one by one."""
     return {**document, key: []} if isinstance(document.get(key), list) else dict(document)

@@ -1,4 +1,4 @@
-"""Files as everybody reads and writes them: JSON with one-line complaints, arrays, writing that is all or nothing."""
+"""Shared reading and writing of files: JSON with one-line error messages, arrays, and all-or-nothing writing."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from mohamjax.io.formats import LINES
 from mohamjax.reader import MOST_DIGITS, NO_UNICODE, check_digits, found, is_unicode, open_file, read_utf8
 
 MAX_ARRAYS = 1 << 30
-"""Bytes of the arrays of an npz file, all together."""
+"""Most bytes of all arrays of an npz file together."""
 
-_MOST_ENTRIES = 1 << 24  # of a JSON text: commas and brackets
+_MOST_ENTRIES = 1 << 24  # of a JSON text, counted as commas and opening brackets
 _DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
-_MOST_LEVELS = 100  # lists and objects inside each other; our own formats have a dozen
+_MOST_LEVELS = 100  # of nested lists and objects; our own formats have a dozen
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object of JSON; refuses a key written twice, of which Python would silently take the last."""
+    """A JSON object from its pairs; refuses duplicate keys, of which Python would silently take the last."""
     result = dict(pairs)
     if len(result) < len(pairs):
         seen: set[str] = set()
@@ -55,13 +55,13 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _integer(digits: str) -> int:
-    """An integer of JSON that a float holds too."""
+    """An integer of JSON; refuses one that is too large for a float."""
     check_digits(digits)
     return int(digits)
 
 
 def _keys(document: object, most: int) -> int | None:
-    """Keys of all objects of a document; None where lists and objects lie more than `most` deep inside each other."""
+    """Number of keys of all objects of a document; None if lists and objects are nested more than `most` deep."""
     level = [document] if type(document) is dict or type(document) is list else []
     keys = 0
     for _ in range(most):
@@ -77,7 +77,7 @@ def _keys(document: object, most: int) -> int | None:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Keeps the garbage collector off: a large document is all new objects and no garbage."""
+    """Disables the garbage collector: reading a large document makes many objects and no garbage."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -88,10 +88,10 @@ def uncollected() -> Iterator[None]:
 
 
 def _has_digits(text: bytes, run: int) -> bool:
-    """Whether so many digits stand in a row somewhere.
+    """Whether the text contains `run` digits in a row.
 
-    Looked for at every eighth of that: such a run shows at seven places one after another, and is whole from one to the
-    next.
+    Only every (run // 8)-th byte is looked at first: a run of that length covers at least seven of these in a row, and
+    all bytes from one of them to the next.
     """
     step = run // 8
     every = np.frombuffer(text, np.uint8)
@@ -108,7 +108,7 @@ def _has_digits(text: bytes, run: int) -> bool:
 
 
 def _times(text: bytes, letters: bytes) -> int:
-    """How often any of some letters stands in a text; `bytes.count` is slow where they are many."""
+    """How often any of the letters occurs in the text; `bytes.count` is slow where a letter is frequent."""
     if len(text) <= _CACHED:
         return sum(map(text.count, letters))
     every = np.frombuffer(text, np.uint8)
@@ -116,41 +116,42 @@ def _times(text: bytes, letters: bytes) -> int:
     return sum(int(np.count_nonzero(part == letter)) for part in parts for letter in letters)
 
 
-_CACHED = 1 << 18  # bytes that are looked at several times before the next
+_CACHED = 1 << 18  # bytes of a block that stays in the cache while it is scanned several times
 
 
 Parts = abc.Mapping[str, Any]
-"""What a JSON object may hold under some keys: a form, for a list of instances of it, or for a list of objects what
-these may hold; or a tuple of such."""
+"""Values that a JSON object may have under some of its keys: a form, for a list of its instances; a mapping like this
+one, for a list of objects; or a tuple of such alternatives."""
 
 
 def _faithful(text: bytes, parts: Parts | None) -> Any:
-    """A JSON document that is all that its text says: no key written twice, and no more levels than allowed.
+    """Decodes a JSON text; checks that nothing of it was lost to duplicate keys, and that it is not nested too deeply.
 
-    Told by what is fast to count: keys and colons; where strings have colons, those of the document written again.
+    This is checked by counts that are fast: without duplicate keys, the text has one colon per key. If strings contain
+    colons too, the text has as many colons as the document encoded again.
 
     Args:
-        text: the JSON, of integers that are not too long.
+        text: the JSON, whose integers are not too long.
         parts: forms of entries, see `parse_json`.
 
     Raises:
-        ValueError: it is not, or none of this can be told, or it is no JSON.
+        ValueError: a check fails or cannot decide, or the text is no JSON.
     """
     colons = _times(text, b":")
     if parts is not None:
-        with contextlib.suppress(msgspec.ValidationError):  # it is no object
+        with contextlib.suppress(msgspec.ValidationError):  # the document is no object
             document, found = _in_parts(_decoder(dict[str, msgspec.Raw]).decode(text), parts)
             if found == colons:
                 return document
     document = msgspec.json.decode(text)
-    keys = _keys(document, _MOST_LEVELS - 3)  # a part lies in an object, which may lie in a list of another
+    keys = _keys(document, _MOST_LEVELS - 3)  # a part is in an object, which may be in a list of another object
     if keys is None or (keys != colons and (b"\\u003" in text or msgspec.json.encode(document).count(b":") != colons)):
         raise ValueError("may say more than was read of it")
     return document
 
 
 def _in_parts(members: dict[str, msgspec.Raw], parts: Parts) -> tuple[dict[str, object], int]:
-    """An object of some texts, and how many colons these and its own keys have at least.
+    """An object read from the texts of its members, and the least number of colons of these texts and its own keys.
 
     Raises:
         ValueError: see `_faithful`.
@@ -164,9 +165,9 @@ def _in_parts(members: dict[str, msgspec.Raw], parts: Parts) -> tuple[dict[str, 
 
 
 def _part(text: msgspec.Raw, kind: Any) -> tuple[object, int]:
-    """What stands under a key, and its colons; as `_in_parts`."""
+    """The value of a key and the number of its colons, see `_in_parts`."""
     for one in kind if isinstance(kind, tuple) else (kind,) if kind else ():
-        with contextlib.suppress(msgspec.ValidationError):  # it is not what it may be, but something else
+        with contextlib.suppress(msgspec.ValidationError):  # the value does not have this form
             if isinstance(one, abc.Mapping):
                 read = [_in_parts(members, one) for members in _decoder(list[dict[str, msgspec.Raw]]).decode(text)]
                 return [entry for entry, _ in read], sum(colons for _, colons in read)
@@ -184,27 +185,27 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def parse_json(text: str | bytes, file: object, item: str | None = None, parts: Parts | None = None) -> Any:
-    """A JSON text; every reader of JSON goes through here.
+    """Parses a JSON text; every reader of JSON goes through here.
 
-    msgspec reads what is sound; what it refuses, or what may say one thing twice, Python's reader looks at again and
-    says where.
+    msgspec reads valid texts. A text that it refuses, or that may have duplicate keys, is read again by Python's
+    reader, which says where the error is.
 
-    Refused is also what Python's reader accepts: a key written twice, integers that no float holds, lone surrogates
-    (which cannot be written again) and more than 100 levels.
+    Some texts that Python's reader accepts are refused too: duplicate keys, integers that are too large for a float,
+    lone surrogates (which cannot be written again) and more than 100 levels.
 
     Args:
         text: the JSON; bytes must be UTF-8.
-        file: where it comes from, for complaints.
-        item: the place in the file, if it holds several; default line and column.
-        parts: forms that entries of lists in it may have. A list of which all entries are of their form, with no other
-            keys, comes as instances of it; any other comes as it does without.
+        file: where it comes from, for error messages.
+        item: the place in the file, if the file holds several texts; default line and column.
+        parts: forms that the entries of lists in the text may have. A list is returned as instances of a form if all
+            its entries have that form and no other keys; otherwise as without `parts`.
 
     Raises:
-        InputError: it is no JSON, or one of these.
+        InputError: the text is no JSON, is one of these, or has too many entries.
     """
-    with contextlib.suppress(UnicodeEncodeError):  # which Python's reader words
+    with contextlib.suppress(UnicodeEncodeError):  # Python's reader has the message for it
         data = text if isinstance(text, bytes) else text.encode()
-        if _times(data, b",[{") > _MOST_ENTRIES:  # counted before any of them takes fifty times its bytes
+        if _times(data, b",[{") > _MOST_ENTRIES:  # counted first, as an entry in memory takes fifty times its bytes
             large = f"has more than {_MOST_ENTRIES:,} entries"
             raise InputError(large, file=file, item=item, remedy="split it, or give a file of a known format")
         with contextlib.suppress(msgspec.DecodeError, RecursionError, ValueError), uncollected():
@@ -214,7 +215,7 @@ def parse_json(text: str | bytes, file: object, item: str | None = None, parts: 
 
 
 def _carefully(text: str, file: object, item: str | None) -> object:
-    """As `parse_json`, by Python's reader."""
+    """Like `parse_json`, with Python's reader."""
     deep = InputError("is nested too deeply", file=file, item=item, remedy="give a file of a known format")
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
@@ -223,7 +224,7 @@ def _carefully(text: str, file: object, item: str | None) -> object:
     except json.JSONDecodeError as error:
         if item is None and _is_lines(error):
             raise _lines_here(file) from None
-        told = error.msg.removesuffix(" at").removesuffix(" starting")  # where, the item says
+        told = error.msg.removesuffix(" at").removesuffix(" starting")  # the item says where
         raise InputError(
             f"is not valid JSON: {told}",
             file=file,
@@ -240,13 +241,13 @@ def _carefully(text: str, file: object, item: str | None) -> object:
 
 
 def _is_lines(error: json.JSONDecodeError) -> bool:
-    """Whether what follows the JSON of the first line is another object in a line of its own."""
+    """Whether the first line is a JSON object and another object follows on a line of its own."""
     first = error.doc[: error.pos].strip()
     return error.msg == "Extra data" and "\n" not in first and first[:1] == error.doc[error.pos] == "{"
 
 
 def _lines_here(file: object) -> InputError:
-    """The complaint about JSON lines where one JSON document is read."""
+    """The error for JSON lines where a single JSON document is expected."""
     takers = "`evaluate designs` and `evaluate schedules` take them, and `evaluate mappings` takes them as samples"
     remedy = takers if str(file).endswith(LINES) else f"call it .jsonl: {takers}"
     return InputError("is JSON lines, one object a line, and not one JSON document", file=file, remedy=remedy)
@@ -260,7 +261,7 @@ def read_json(path: str | pathlib.Path, parts: Parts | None = None) -> Any:
         parts: forms of entries, see `parse_json`.
 
     Raises:
-        InputError: the file is missing, unreadable, empty or not what `parse_json` takes.
+        InputError: the file is missing, unreadable or empty, or `parse_json` refuses it.
     """
     path = pathlib.Path(path)
     text = read_utf8(path, "JSON file")
@@ -279,20 +280,20 @@ DAMAGED = (
     OSError, ValueError, LookupError, EOFError, TypeError, OverflowError, MemoryError, SyntaxError, RuntimeError,
     TokenError, struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-"""All ways in which NumPy and zipfile say that an npz file is damaged."""
+"""All errors that NumPy and zipfile raise for a damaged npz file."""
 
 _MOST_DIRECTORY = 1 << 22  # bytes of the table of contents of an npz file
 
 
 class _Directory:
-    """A file of which no more is read at once than a table of contents has, whatever the file claims of it."""
+    """A file that limits how much is read at once, as a damaged file may claim a table of contents of any size."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self.seek, self.tell, self.close = stream.seek, stream.tell, stream.close
 
     def read(self, size: int = -1) -> bytes:
-        """Some bytes."""
+        """At most `size` bytes; raises ValueError for more than a table of contents may have."""
         if size > _MOST_DIRECTORY:
             raise ValueError("the table of contents is too large")
         return self._stream.read(size)
@@ -302,15 +303,15 @@ class _Directory:
 def open_arrays(
     path: str | pathlib.Path, most: int, remedy: str
 ) -> Iterator[tuple[BinaryIO, dict[str, zipfile.ZipInfo]]]:
-    """An npz file as a stream, and where its arrays lie by name; every reader of one goes through here.
+    """An npz file as a stream, and its zip entries by array name; every reader of npz files goes through here.
 
     Args:
         path: the file.
         most: the largest size in bytes.
-        remedy: what to do with one that is damaged.
+        remedy: what to do about a damaged file.
 
     Raises:
-        InputError: `open_file` refuses it, or it is damaged; also where that shows while its arrays are read.
+        InputError: `open_file` refuses the file, or it is damaged, even if only reading its arrays shows that.
     """
     with open_file(path, "npz file", most) as stream:
         try:
@@ -324,16 +325,16 @@ def open_arrays(
 
 
 def array_header(stream: IO[bytes], member: zipfile.ZipInfo) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether it lies in Fortran's order, and type of the array at which a stream stands.
+    """Shape, whether in Fortran order, and dtype of the array that begins at the position of the stream.
 
     Raises:
-        InputError: it holds Python objects.
-        Exception: it is damaged, one of `DAMAGED`.
+        InputError: the array holds Python objects, or claims a negative size.
+        Exception: one of `DAMAGED`, if the file is damaged.
     """
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a header is Python, about which Python has its opinions
+        warnings.simplefilter("ignore")  # a header is parsed as Python code, which may cause warnings
         shape, fortran, dtype = read(stream)
     if dtype.hasobject:
         raise InputError("holds Python objects", item=member.filename)
@@ -346,9 +347,9 @@ def read_arrays(path: str | pathlib.Path) -> dict[str, Any]:
     """All arrays of an npz file by name.
 
     Raises:
-        FileNotFoundError: it is not there.
-        ValueError: it is damaged, in any of the ways in which NumPy and zipfile say so, of which this gives the name;
-            it is no regular file; its arrays are, or claim to be, larger than `MAX_ARRAYS` bytes.
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged (the message names the error, one of `DAMAGED`), or is no regular file, or its
+            arrays are, or claim to be, larger than `MAX_ARRAYS` bytes.
     """
     try:
         if not found(path):
@@ -363,7 +364,7 @@ def read_arrays(path: str | pathlib.Path) -> dict[str, Any]:
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """An array of an npz file, whose header says how much memory it takes: no more than there is in the file."""
+    """An array of an npz file; refuses a header that claims more bytes than the file has."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise InputError("is packed in a way that NumPy does not know", item=member.filename)
     with archive.open(member) as stream:
@@ -372,7 +373,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
         if size > member.file_size:
             raise InputError("an array claims more bytes than the file has")
         data = bytearray(stream.read(size))
-        stream.read(1)  # at the end the checksum is looked at
+        stream.read(1)  # zipfile checks the checksum at the end
     if len(data) < size:
         raise EOFError("cut off")
     return np.ndarray(shape, dtype, data, order="F" if fortran else "C")
@@ -382,12 +383,12 @@ def check_format(document: object, known: Iterable[str], file: object) -> str:
     """The `format` of a document.
 
     Args:
-        document: what `read_json` gave.
+        document: from `read_json`.
         known: the formats that the caller reads.
-        file: where it came from.
+        file: where the document comes from.
 
     Raises:
-        InputError: the document is no object, says no format, or one that is not known.
+        InputError: the document is no object, has no format, or one that is not `known`.
     """
     *others, last = known
     remedy = f"give a file of format {', '.join(others)}{' or ' if others else ''}{last}"
@@ -402,7 +403,7 @@ def check_format(document: object, known: Iterable[str], file: object) -> str:
 
 
 def version_of(path: str | pathlib.Path) -> tuple[int, int] | None:
-    """What tells one version of a file from the next that is written in its place; None where there is no file."""
+    """Inode and modification time [ns], which change when a file is replaced; None where there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -411,18 +412,15 @@ def version_of(path: str | pathlib.Path) -> tuple[int, int] | None:
 
 
 def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
-    """Writes a file so that it is either whole or as it was before, whatever happens meanwhile.
-
-    As `write_together`, for one file.
-    """
+    """Writes a file as `write_together` does, so that it is either complete or as it was before."""
     write_together({pathlib.Path(path): data})
 
 
 def write_folder(folder: str | pathlib.Path, files: abc.Mapping[str, bytes]) -> list[pathlib.Path]:
-    """Writes files of these names to a folder, which is created, as `write_together` does.
+    """Writes files by name to a folder as `write_together` does; creates the folder.
 
     Returns:
-        Their paths.
+        The paths of the files.
 
     Raises:
         InputError: the folder cannot be made, or a file cannot be written.
@@ -441,16 +439,16 @@ def write_folder(folder: str | pathlib.Path, files: abc.Mapping[str, bytes]) -> 
 def write_together(files: abc.Mapping[pathlib.Path, bytes | str]) -> None:
     """Writes several files so that either all are new or all are as they were before.
 
-    All are written under other names first, and renamed when the last one is on the disk; a Ctrl-C waits for that. Only
-    a process that is killed between two renames, some microseconds, leaves new files beside old ones. What a process
-    that was killed while it wrote the same files has left behind is removed. A link is followed; what is no regular
-    file (a device, a pipe) is written to as it is.
+    All are written under temporary names first and renamed when the last one is on the disk; Ctrl-C is held back during
+    the renames. Only a process that is killed between two renames, within microseconds, leaves new files beside old
+    ones. Temporary files that killed writers of the same files have left behind are removed. Links are followed;
+    devices and pipes are written to directly.
 
     Args:
         files: contents by path; text is written in UTF-8.
 
     Raises:
-        InputError: one of them cannot be written there.
+        InputError: one of the files cannot be written.
     """
     contents = {pathlib.Path(path): _encoded(path, content) for path, content in files.items()}
     staged: list[tuple[pathlib.Path, pathlib.Path]] = []
@@ -485,7 +483,7 @@ def write_together(files: abc.Mapping[pathlib.Path, bytes | str]) -> None:
 
 
 def _encoded(path: str | pathlib.Path, content: bytes | str) -> bytes:
-    """What is written to a file."""
+    """The bytes to write to a file; raises InputError for text that is no Unicode."""
     if isinstance(content, bytes):
         return content
     try:
@@ -497,7 +495,7 @@ def _encoded(path: str | pathlib.Path, content: bytes | str) -> bytes:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Lets a Ctrl-C wait; other threads than the main one never see it."""
+    """Delays Ctrl-C until the end of the block; threads other than the main one never receive it."""
     waiting: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -513,14 +511,14 @@ def _undisturbed() -> Iterator[None]:
 
 
 def prepare_folder(path: str | pathlib.Path, item: str | None = None) -> pathlib.Path:
-    """Creates the folder and proves that it can be written, before any long computation.
+    """Creates a folder and checks that it is writable, before any long computation; returns its path.
 
     Args:
         path: the folder.
-        item: what names it, for complaints; default the argument `out`.
+        item: the option that names it, for error messages; default the argument `out`.
 
     Raises:
-        InputError: it cannot be created or written.
+        InputError: the folder cannot be created or written to.
     """
     folder = pathlib.Path(path)
     try:
@@ -540,12 +538,12 @@ def prepare_folder(path: str | pathlib.Path, item: str | None = None) -> pathlib
 
 @contextlib.contextmanager
 def locked_folder(folder: str | pathlib.Path) -> Iterator[None]:
-    """Keeps a folder for one process: the lock is the system's, so that it ends with the process however that ends.
+    """Locks a folder for this process; the operating system releases the lock however the process ends.
 
-    A file `.lock` that a killed process has left says nothing by being there.
+    A `.lock` file that a killed process has left behind does not lock the folder.
 
     Raises:
-        InputError: another process holds the folder.
+        InputError: another process holds the lock.
     """
     with _locked(pathlib.Path(folder) / ".lock", folder, "search is writing to this folder", "folder"):
         yield
@@ -553,7 +551,7 @@ def locked_folder(folder: str | pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked_file(path: str | pathlib.Path) -> Iterator[None]:
-    """Keeps a file that grows for one process, as `locked_folder` keeps a folder.
+    """Locks a growing file for this process, as `locked_folder` locks a folder.
 
     Raises:
         InputError: another process writes to it.
@@ -578,13 +576,13 @@ def _locked(path: pathlib.Path, what: object, busy: str, kind: str) -> Iterator[
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # some systems remove no file that is open
+        with contextlib.suppress(OSError):  # some systems cannot remove an open file
             path.unlink(missing_ok=True)
         lock.release()
 
 
 def _remove_leftovers(target: pathlib.Path) -> None:
-    """Removes half-written versions of a file whose writers were killed; those of processes at work are left."""
+    """Removes temporary versions of a file whose writers were killed; those of running processes stay."""
     for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         writer = path.name[len(target.name) + 2 : -len(".tmp")]
         if not writer.isdigit():
@@ -601,13 +599,13 @@ def write_text(path: str | pathlib.Path, text: str) -> None:
     """Writes a text file in UTF-8 as `write_bytes` does.
 
     Raises:
-        InputError: also where the text holds what is no Unicode, such as half a character in a file's name.
+        InputError: the file cannot be written, or the text is no Unicode (half a character in a file's name, say).
     """
     write_together({pathlib.Path(path): text})
 
 
 def dump_json(document: object) -> str:
-    """JSON text, one line; raises ValueError for NaN and infinities, which JSON lacks."""
+    """A document as one line of JSON text; raises ValueError for NaN and infinities, which JSON lacks."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -617,11 +615,11 @@ def write_json(path: str | pathlib.Path, document: object) -> None:
 
 
 def csv_text(rows: Sequence[abc.Mapping[str, object]], columns: Sequence[str] | None = None) -> str:
-    """Rows as CSV text; floats in full.
+    """Rows as CSV text, with floats in full precision.
 
     Args:
-        rows: by column.
-        columns: to write, in this order; default those of the first row, which all must have.
+        rows: values by column.
+        columns: columns to write, in this order, which all rows must have; default those of the first row.
     """
     columns = list(rows[0]) if columns is None else columns
     text = io.StringIO()
@@ -638,14 +636,14 @@ def rows_text(
     key: str,
     columns: Sequence[str] | None = None,
 ) -> str:
-    """Rows as CSV, as JSON lines, or as a JSON document.
+    """Rows as the text of a CSV file, of JSON lines, or of a JSON document.
 
     Args:
-        rows: for CSV all with the same columns.
+        rows: values by column; for CSV all with the same columns.
         ending: `csv`, `jsonl` or `json`.
-        head: what the document holds before the rows.
-        key: under which it has them.
-        columns: of CSV; default those of the first row, of which there is one then.
+        head: keys and values of the document before the rows.
+        key: the key of the rows in the document.
+        columns: columns of the CSV; default those of the first row, which must exist then.
     """
     if ending == "csv":
         return csv_text(rows, columns)

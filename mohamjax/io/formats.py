@@ -1,4 +1,4 @@
-"""Names of formats that several readers and writers share, and of files."""
+"""Names of formats that several readers and writers share, and endings of file names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB_TABLE_FORMAT = "job-table/1"
 
 
 JOB_FORMATS = (FLUID_FORMAT, JOB_TABLE_FORMAT)
-"""Formats of schedules whose costs are written out: of jobs, not of layers on chiplets."""
+"""Formats of schedules with explicit costs: they schedule jobs, not layers on chiplets."""
 
 
 DESIGN_ARRAYS_FORMAT = "design-arrays/1"
@@ -33,27 +33,28 @@ ENTRIES = {
     FLUID_FORMAT: "cases",
     JOB_TABLE_FORMAT: "schedules",
 }
-"""Formats of documents with designs or schedules, and the key of these."""
+"""The key under which a document of each format lists its designs or schedules."""
 
 
 LINES = (".jsonl", ".jsonl.gz")
-"""How the names of files of JSON lines end."""
+"""Endings of the names of JSON lines files."""
 
 
 SUFFIXES = (".json", *LINES, ".npz")
-"""How the names of files end that are evaluated by the thousand; those of one JSON file first."""
+"""Endings of the names of files that a batch evaluation reads; that of a plain JSON file comes first."""
 
 
 def written_as(path: str | os.PathLike[str] | None, *known: str, item: str | None = None) -> str:
-    """How a result is written: as the name of its file says, and where that says nothing as the first of `known`.
+    """The ending, without the dot, that decides how a result is written; by default the first of `known`.
 
     Args:
-        path: the file; None and `-` are standard output. A name without an ending, and `.txt`, say nothing.
-        known: endings, without the dot, of what can be written.
-        item: the option that names the file, for complaints; default the argument `out`.
+        path: the file; None and `-` are standard output. The default applies to these, to names without an ending and
+            to `.txt`.
+        known: endings, without the dot, of the formats that can be written.
+        item: the option that names the file, for error messages; default the argument `out`.
 
     Raises:
-        InputError: the name says something else.
+        InputError: the name has another ending.
     """
     ending = pathlib.PurePath(path or "-").suffix.lower().removeprefix(".")
     if ending in ("", "txt"):
@@ -69,12 +70,12 @@ def written_as(path: str | os.PathLike[str] | None, *known: str, item: str | Non
 def is_batch(
     paths: Sequence[str | pathlib.Path], out: str | pathlib.Path | None = None, *, whole: bool = False
 ) -> bool:
-    """Whether inputs of an evaluation are more than one JSON file, or its result is to be arrays.
+    """Whether the inputs of an evaluation are more than a single JSON file, or its result is to be arrays.
 
     Args:
         paths: the inputs.
         out: where the result goes.
-        whole: a file of many entries is read whole, and is one file as well.
+        whole: whether a JSON lines or npz file is read whole, and so counts as a single file too.
     """
     names = [str(path) for path in paths]
     single = len(names) == 1 and not os.path.isdir(names[0]) and (whole or not names[0].endswith(SUFFIXES[1:]))

@@ -1,11 +1,11 @@
-"""Forms of the JSON documents that are read: keys, types and ranges. `io.schemas` publishes them.
+"""Forms of the JSON documents that are read: keys, types and ranges. `io.schemas` publishes them as JSON schemas.
 
-Names that must differ, numbers of entries and indices into other lists are checked by the readers.
+The readers check what a form cannot: that names differ, list lengths, and indices into other lists.
 
-A key that may be left out is one whose misspelling would pass for its absence. So what has such keys takes no others
-(`Form`): whole files, chiplets and their sizes, layers, networks, jobs. What our own writers add for people is named.
-Designs, the steps of their schedules, fluid cases and loop nests are open all the same, for the notes and figures of
-other tools; their keys that may be left out are names and numbers for people.
+If an optional key is misspelt, it looks as if it had been left out. Objects with optional keys therefore accept no
+unknown keys (`Form`): whole files, chiplets and their sizes, layers, networks, jobs. The informational keys that our
+own writers add are listed. Designs, the steps of their schedules, fluid cases and loop nests nevertheless accept
+unknown keys, for notes and figures of other tools; their optional keys are only informational names and numbers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mohamjax.mapping.notation import NestForm, OwnedNestForm, WrittenNestForm
 from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES
 
 Reference = Annotated[Index | Text, Meta(description="a name or a 0-based number")]
-"""A job, accelerator or resource."""
+"""A reference to a job, accelerator or resource."""
 
 _LARGEST = sys.float_info.max
 
 LARGEST_COST = 1e18
-"""Time units (thirty years at 1 GHz) or bytes of a job: sums and products stay in the range of numbers."""
+"""Most time units (thirty years at 1 GHz) or bytes of a job, so that sums and products stay within range of floats."""
 
 Cost = Annotated[float, Meta(ge=0, le=LARGEST_COST)]
 """A time or a number of bytes."""
@@ -36,10 +36,10 @@ Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_COST)]
 """A bandwidth, bytes per time unit."""
 
 Joules = Annotated[float, Meta(ge=0, le=1e9)]
-"""An energy of a job."""
+"""The energy of a job [J]."""
 
 Weight = Annotated[float, Meta(ge=0, le=1e9)]
-"""How much a job counts."""
+"""The weight of a job."""
 
 Unit = Annotated[
     Literal["cycles", "s"],
@@ -151,7 +151,7 @@ DESIGN_PARTS: dict[str, object] = {
     "schedules": _DESIGN_PARTS,
     "mappings": WrittenNestForm,
 }
-"""What `files.parse_json` reads by its form, of a document with designs or of a design alone."""
+"""The parts of a document with designs, or of a single design, that `files.parse_json` reads by their forms."""
 
 
 class NetworkForm(Form):

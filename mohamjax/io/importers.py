@@ -1,12 +1,12 @@
-"""Schedules as others write them, turned into our formats. What such a file does not say is named in one warning.
+"""Converts schedules of other tools into our formats. A single warning lists what such a file does not state.
 
-- `read_layer_table`: CSV, a row per layer: where it runs, and when; also of many schedules, as searches print them.
+- `read_layer_table`: CSV, a row per layer: where it runs, and when; may hold many schedules, as searches print them.
 - `read_allocation`: YAML or JSON, layers and their cores (Stream, ZigZag): a list of `{name, core_allocation}` or a
   table `{layer: core}`.
 - `read_cost_table`: CSV, measured durations and bytes per job and accelerator.
 
-The first two give `designs/1` documents, the last one a `job-table/1` document. Columns are found by their names, in
-whatever case and order (`COLUMNS`); a caller may name them.
+The first two return `designs/1` documents, the last one a `job-table/1` document. Columns are recognised by name, in
+any case and order (`COLUMNS`); callers may also name them.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "energy": ("energy_j", "energy"),
     "predecessors": ("predecessors", "depends_on", "inputs"),
 }
-"""What a column may be called, by what it says."""
+"""Names that a column may have, by its meaning."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """A file of others in our form.
+    """A converted file of another tool.
 
     Attributes:
         document: in the format `designs/1` or `job-table/1`, for `dump_json`.
-        missing: what the file does not say, and what stands there instead.
-        placed: what the file calls its chiplets or accelerators, with how often a layer or job is placed on each, in
-            the order of the document: a name that is misspelt is one more of them.
+        missing: what the file does not state, each with what was assumed instead.
+        placed: names of the file's chiplets, with the number of layers on each, or accelerators, with the number of
+            jobs that have costs on each, in the order of the document; a misspelt name shows up as an additional one.
     """
 
     document: dict[str, object]
@@ -67,7 +67,7 @@ class Imported:
 
     @property
     def summary(self) -> str:
-        """How many layers each chiplet, or jobs each accelerator has, in one line."""
+        """The counts of `placed` for each chiplet or accelerator, in one line."""
         jobs = self.document["format"] == JOB_TABLE_FORMAT
         what, on = ("job", "accelerator") if jobs else ("layer", "chiplet")
         each = [f"{name} ({plural(count, what)})" for name, count in self.placed.items()]
@@ -78,22 +78,22 @@ class Imported:
 
     @property
     def warning(self) -> str:
-        """What the file does not say, in one line; empty where it says all."""
+        """What the file does not state, in one line; empty if nothing is missing."""
         return f"the file does not say: {'; '.join(self.missing)}" if self.missing else ""
 
 
-_MOST_LISTED = 20  # chiplets
+_MOST_LISTED = 20  # chiplets or accelerators in a summary
 
 
 @dataclasses.dataclass(frozen=True)
 class Target(Setup):
-    """What schedules are for.
+    """The networks and hardware that imported schedules are for.
 
     Attributes:
-        tables: gives the mappings of every layer on every template that runs it, of which `fastest_mappings` takes one;
-            asked for when a file is sound.
-        chiplets: templates of chiplets by name, for files that do not say: one for all, or one for each in the order
-            of their identifiers.
+        tables: returns the mappings of every layer on every template that runs it, of which `fastest_mappings` chooses
+            one; called only after a file has passed its checks.
+        chiplets: names of the chiplets' templates, for files that do not state them: one for all, or one for each in
+            the order of the chiplets' identifiers.
     """
 
     tables: Callable[[], MappingTables]
@@ -101,22 +101,23 @@ class Target(Setup):
 
 
 _Placed = tuple[int, str, str, float]
-"""A layer of a schedule: its number, chiplet, template (empty where unstated), and rank (NaN where unstated)."""
+"""A layer of a schedule: its number, chiplet, template (empty if unstated), and rank (NaN if unstated)."""
 
 
 def read_layer_table(
     path: str | pathlib.Path, target: Target, columns: abc.Mapping[str, str] | None = None
 ) -> Imported:
-    """A CSV file with a row per layer: `layer`, `chiplet`, and, if it is known, `order` or `start`, `template`,
-    `network`, `schedule`.
+    """Reads a CSV file with a row per layer.
+
+    Its columns are `layer`, `chiplet` and optionally `order` or `start`, `template`, `network`, `schedule`.
 
     Args:
         path: the file.
-        target: what it is for.
-        columns: names of its columns by those of `COLUMNS`, where they are called otherwise.
+        target: the networks and hardware.
+        columns: names of the file's columns by the keys of `COLUMNS`, for columns with other names.
 
     Raises:
-        InputError: a column or a layer is missing, a layer or a template is not known, a number is none.
+        InputError: a column or a layer is missing, a layer or a template is unknown, or a value is not a number.
     """
     table = _Table(path, columns, ("layer", "chiplet"))
     schedules: dict[str, list[_Placed]] = {}
@@ -132,18 +133,18 @@ def read_layer_table(
 
 
 def read_allocation(path: str | pathlib.Path, target: Target) -> Imported:
-    """A YAML or JSON file of layers and their cores, as Stream and ZigZag have them, in the order of execution.
+    """Reads a YAML or JSON file of layers and their cores in the order of execution, as Stream and ZigZag have them.
 
-    A list of tables with the layer (`name`, `layer` or `id`), its core (`core_allocation`, `core` or `cores`) and, if
-    it is there, `order` or `start`; or one table `{layer: core}`. A layer that is split over several cores stands on
-    the first of them: layers are not split here, and the warning says so.
+    The file is a list of tables with the layer (`name`, `layer` or `id`), its core (`core_allocation`, `core` or
+    `cores`) and optionally `order` or `start`; or one table `{layer: core}`. A layer that is split over several cores
+    is placed whole on the first of them, and the warning says so.
 
     Args:
         path: the file.
-        target: what it is for.
+        target: the networks and hardware.
 
     Raises:
-        InputError: the file is neither, or a layer is missing or not known.
+        InputError: the file has neither form, or a layer is missing or unknown.
     """
     data = read_json(path) if str(path).endswith(".json") else _yaml(path)
     if isinstance(data, abc.Mapping):
@@ -186,18 +187,19 @@ def read_cost_table(
     schedule: str | pathlib.Path | None = None,
     columns: abc.Mapping[str, str] | None = None,
 ) -> Imported:
-    """A CSV file of measured costs: a row per job and accelerator with `layer`, `accelerator`, `duration`, `bytes`.
+    """Reads a CSV file of measured costs with the columns `layer`, `accelerator`, `duration`, `bytes`.
 
     Args:
-        path: the file; `energy_J` and `predecessors` (names joined by `;`) may stand there too.
-        bandwidth: of the memory that all accelerators share, bytes per time unit.
+        path: the file, a row per job and accelerator; may also have `energy_J` and `predecessors` (names joined by
+            `;`).
+        bandwidth: bandwidth of the memory that all accelerators share, bytes per time unit.
         time_unit: `cycles` or `s`.
-        schedule: a CSV file of `layer`, `accelerator` and, if it is known, `order` or `start`; default every job on its
+        schedule: a CSV file of `layer`, `accelerator` and optionally `order` or `start`; default every job on its
             fastest accelerator, in the order of the table.
         columns: names of columns, see `read_layer_table`.
 
     Raises:
-        InputError: a column is missing, a pair comes twice, a number is none, or the schedule names other jobs.
+        InputError: a column is missing, a pair occurs twice, a value is not a number, or the schedule names other jobs.
     """
     table = _Table(path, columns, ("layer", "chiplet", "duration", "bytes"))
     names = table.names
@@ -258,7 +260,7 @@ def read_cost_table(
 def _table_schedules(
     path: str | pathlib.Path, jobs: Sequence[str], columns: abc.Mapping[str, str] | None
 ) -> list[dict[str, object]]:
-    """Schedules over jobs by name."""
+    """The schedules of a CSV file over a table's jobs, as `job-table/1` has them."""
     found: dict[str, list[tuple[float, str, str]]] = {}
     for row in _Table(path, columns, ("layer", "chiplet")).rows():
         when = row.line if math.isnan(row.rank) else row.rank
@@ -279,7 +281,7 @@ def _table_schedules(
 
 
 class _LayerNames:
-    """Layers by what files call them: `network/layer`, the layer's name alone where only one has it, or its number."""
+    """Finds layers by the names in files: `network/layer`, the layer's name if it is unique, or its number."""
 
     def __init__(self, application: ApplicationModel, path: object) -> None:
         self._path, self._count = path, len(application.layers)
@@ -289,7 +291,7 @@ class _LayerNames:
             self._numbers[layer.name] = None if layer.name in self._numbers else i
 
     def number(self, name: str, network: str, item: str) -> int:
-        """The layer of a name; raises InputError."""
+        """The number of the layer with a name; raises InputError if there is none, or more than one."""
         full = f"{network}/{name}" if network else name
         if full in self._numbers:
             found = self._numbers[full]
@@ -304,7 +306,7 @@ class _LayerNames:
 
 
 def _sorted(chips: Iterable[str]) -> list[str]:
-    """Chiplets in the order of their identifiers: numbers first, by size."""
+    """Distinct chiplets in the order of their identifiers: numbers first, by value."""
     return sorted(set(chips), key=lambda chip: (not chip.isdecimal(), chip.zfill(9)))
 
 
@@ -315,14 +317,14 @@ def _designs(
     unused: Sequence[str],
     also: Sequence[str] = (),
 ) -> Imported:
-    """Schedules as designs: every layer on the fastest mapping of its chiplet's template in the package.
+    """Converts schedules to designs; every layer gets the fastest mapping of its chiplet's template in the package.
 
     Args:
-        schedules: by name.
-        target: what they are for.
-        path: the file, for complaints.
-        unused: what else the file has.
-        also: chiplets that it names, whether a layer stands on them or not: those without one are left out.
+        schedules: layers of each schedule, by its name.
+        target: the networks and hardware.
+        path: the file, for error messages.
+        unused: other columns or keys of the file.
+        also: chiplets that the file names, with or without layers; those without layers are left out of the designs.
     """
     application = target.application
     kinds = [template.name for template in target.templates]
@@ -385,9 +387,9 @@ def _designs(
 
 
 def fastest_mappings(tables: MappingTables, package: PackageParameters) -> np.ndarray:
-    """`[U, T]` int, of each set the mapping that is fastest with the package's memory interface for itself.
+    """`[U, T]` int, the fastest mapping of each set when it has the package's memory interface for itself.
 
-    Of equally fast ones, as all are that the interface holds up with the same traffic, the one of least energy.
+    Mappings that the interface limits at equal traffic are equally fast; of equally fast ones, the least energy wins.
     """
     cycles = np.where(tables.exists, isolated_cycles(tables, package), np.inf)
     energy = np.where(tables.exists, np.asarray(tables.objectives)[..., 1], np.inf)
@@ -395,7 +397,10 @@ def fastest_mappings(tables: MappingTables, package: PackageParameters) -> np.nd
 
 
 def _given(chiplets: Sequence[str], chip: str, lists: Sequence[Sequence[str]], path: object, item: str) -> str:
-    """The template of a chiplet of which the file does not say it: one is given for all, or for each of some list."""
+    """The template of a chiplet for which the file states none.
+
+    `chiplets` has one template for all chiplets, or one for each chiplet of the first of `lists` with as many entries.
+    """
     if len(chiplets) == 1:
         return chiplets[0]
     listed = next((own for own in lists if len(own) == len(chiplets)), None)
@@ -409,7 +414,7 @@ def _given(chiplets: Sequence[str], chip: str, lists: Sequence[Sequence[str]], p
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """A row of a table: its line, its cells by what they say, and its rank in an order, NaN where that is not said."""
+    """A row of a table: its line, its cells by the keys of `COLUMNS`, and its rank in an order (NaN if unstated)."""
 
     line: int
     cell: dict[str, str]
@@ -422,12 +427,12 @@ class _Row:
 
     @property
     def job(self) -> str:
-        """Its layer, with the network where that is said."""
+        """Its layer, preceded by the network if that is stated."""
         return f"{self.cell['network']}/{self.cell['layer']}" if self.cell.get("network") else self.cell["layer"]
 
 
 class _Table:
-    """A CSV file whose columns are found by what they say."""
+    """A CSV file whose columns are found by their meaning."""
 
     def __init__(self, path: str | pathlib.Path, columns: abc.Mapping[str, str] | None, needed: Sequence[str]) -> None:
         self._path = path
@@ -436,7 +441,7 @@ class _Table:
         self.unused = [name for name in header if name and name not in self.names.values()]
 
     def rows(self) -> Iterator[_Row]:
-        """The rows, each of a layer and where it runs."""
+        """The rows; raises InputError for one without a layer or chiplet."""
         rank = next((key for key in ("order", "start") if key in self.names), None)
         for line, row in self._lines:
             cell, item = {key: row[name].strip() for key, name in self.names.items()}, f"line {line}"
@@ -456,7 +461,7 @@ def _similar(name: str, known: Iterable[str]) -> str:
 def _columns(
     header: Sequence[str], columns: abc.Mapping[str, str] | None, needed: Sequence[str], path: object
 ) -> dict[str, str]:
-    """Names of columns by what they say."""
+    """Names of the file's columns by the keys of `COLUMNS`."""
     plain = {name.lower().replace(" ", "_").replace("-", "_"): name for name in header}
     found = {
         key: next(plain[name] for name in names if name in plain)
@@ -476,7 +481,7 @@ def _columns(
 
 
 def _number(text: str, path: object, item: str, column: str) -> float:
-    """A number of at least 0 that a job table may hold."""
+    """A number from 0 to `LARGEST_COST`; raises InputError for any other text."""
     try:
         value = float(text)
     except ValueError:
@@ -488,7 +493,7 @@ def _number(text: str, path: object, item: str, column: str) -> float:
 
 
 def _yaml(path: str | pathlib.Path) -> object:
-    """A YAML file whose top may be a list."""
+    """The content of a YAML file, which may be a list at the top level; raises InputError."""
     try:
         return yaml.load(read_text(path, "YAML file", 1 << 20), StrictLoader)
     except yaml.YAMLError as error:

@@ -1,4 +1,4 @@
-"""Files of an evaluation: which ones are read, of folders too, and that no result takes the place of one of them."""
+"""Input files of an evaluation: finds them, also in folders, and protects them from being overwritten by a result."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from mohamjax.text import plural, repeated
 _STATED = re.compile(
     rb'"format"\s*:\s*"(?:%s)/' % b"|".join(re.escape(name.partition("/")[0]).encode() for name in ENTRIES)
 )
-"""That a file is of a format that is evaluated, or of another version of one, which is told."""
+"""Matches the stated format of files that are evaluated, in any version; other versions are reported as errors."""
 
-_HEAD = 1 << 12  # bytes at the beginning of a file that are looked at to know whether it is evaluated
+_HEAD = 1 << 12  # bytes at the beginning of a file that decide whether it is evaluated
 _RESULTS = {
     "archive.csv", "bounds.json", "checkpoint.npz", "front.csv", "hardware.csv", "history.csv", "price.csv",
     "robust.csv",
 }  # fmt: skip
-"""Files of a results folder beside those that are evaluated."""
+"""Files of a results folder that are not evaluated."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Inputs:
     """Files of an evaluation.
 
     Attributes:
-        files: those that were named, and of folders those that may be of a format that is evaluated.
-        passed_over: how many files of folders hold something else.
-        others: those, the ones first of which the name ends as that of a file that is evaluated.
+        files: files that were named, and files in folders that may have a format that is evaluated.
+        passed_over: number of other files in folders.
+        others: these other files; those with an ending of `SUFFIXES` come first.
     """
 
     files: tuple[pathlib.Path, ...]
@@ -51,7 +51,7 @@ Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
 
 def find_inputs(paths: Paths) -> Inputs:
-    """Looks for the files of an evaluation, those of folders in the order of their names.
+    """Finds the input files of an evaluation, those in a folder in the order of their names.
 
     Args:
         paths: files and folders.
@@ -60,7 +60,7 @@ def find_inputs(paths: Paths) -> Inputs:
         UserWarning: a file is named twice.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no input file.
     """
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     files: list[pathlib.Path] = []
@@ -84,7 +84,7 @@ def find_inputs(paths: Paths) -> Inputs:
 
 
 def _inside(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """The files in a folder and in folders below it, but for hidden ones."""
+    """The files in a folder and its subfolders, except hidden ones."""
     entries: list[os.DirEntry[str]] = []
     with contextlib.suppress(OSError), os.scandir(folder) as found_here:
         entries.extend(found_here)
@@ -97,7 +97,7 @@ def _inside(folder: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def _kind(entry: os.DirEntry[str]) -> str:
-    """`folder`, `file`, or nothing of the two, as a link that leads to itself."""
+    """`folder`, `file`, or an empty text for anything else, such as a link to itself."""
     try:
         return "folder" if entry.is_dir(follow_symlinks=False) else "file" if entry.is_file() else ""
     except OSError:
@@ -105,8 +105,8 @@ def _kind(entry: os.DirEntry[str]) -> str:
 
 
 def _ours(path: str) -> bool:
-    """Whether a file of a folder is of a format that is evaluated; one that cannot be read is, so that it is told."""
-    if not path.endswith(SUFFIXES) or os.path.exists(f"{path}.journal"):  # a table that was written there
+    """Whether a file in a folder has a format that is evaluated; True if it is unreadable, so that this is reported."""
+    if not path.endswith(SUFFIXES) or os.path.exists(f"{path}.journal"):  # a table that an evaluation wrote
         return False
     if path.endswith(".npz"):
         return is_design_arrays(path)
@@ -116,30 +116,30 @@ def _ours(path: str) -> bool:
     except (OSError, EOFError, zlib.error):
         return True
     if not path.endswith(".json") and head.strip():
-        first, ended, _ = head.lstrip().partition(b"\n")  # says the format, or is no line of ours
+        first, ended, _ = head.lstrip().partition(b"\n")  # must state the format
         if b'"format"' not in first and b"\0" not in first:
             return not ended and len(head) == _HEAD
         head = first
-    # The key stands first in all that we write; where it does not, the file must be read to know. One that is no longer
-    # than what was looked at, and is text without the key, is something else.
+    # Our own files begin with the key. A file without it in its head must be read to know its format, unless the head
+    # is the whole file and is text.
     if b'"format"' not in head:
         return len(head) == _HEAD or not head.strip() or b"\0" in head
     return _STATED.search(head) is not None
 
 
 def keep_inputs(out: object, inputs: Iterable[object], item: str | None = None) -> None:
-    """Refuses a result that would take the place of a file that it is made of.
+    """Refuses a result that would overwrite one of its inputs.
 
-    Files are compared, not names: other spellings, symbolic links and hard links are seen through. Of a folder those
-    files count that a command may read from it; a table that was written there before is none of them.
+    Files are compared, not names, so other spellings, symbolic links and hard links are recognised. For a folder, the
+    files that a command may read from it are compared; tables that evaluations have written there are not inputs.
 
     Args:
-        out: where the result goes; None, `-`, a folder, a device and what does not exist yet replace nothing.
-        inputs: files and folders that are read; what does not exist is passed over.
-        item: the option that names the result, for complaints; default the argument `out`.
+        out: where the result goes; None, `-`, a folder, a device or a file that does not exist yet overwrites nothing.
+        inputs: files and folders that are read; those that do not exist are ignored.
+        item: the option that names the result, for error messages; default the argument `out`.
 
     Raises:
-        InputError: the result would replace one of them.
+        InputError: the result would overwrite an input.
     """
     target = None if out in (None, "-") else _identity(out)
     if target is None:
@@ -156,7 +156,7 @@ def keep_inputs(out: object, inputs: Iterable[object], item: str | None = None) 
 
 
 def _identity(path: object) -> tuple[int, int] | None:
-    """What two names of one regular file have in common; None where there is no such file."""
+    """Device and inode of a regular file, equal for all its names; None if there is no such file."""
     try:
         status = os.stat(str(path))
     except (OSError, ValueError):
@@ -165,7 +165,7 @@ def _identity(path: object) -> tuple[int, int] | None:
 
 
 def _is_read(path: str) -> bool:
-    """Whether a command that is given the folder of a file may read it."""
+    """Whether a command that is given a folder may read this file in it."""
     folder, name = os.path.split(path)
     result = name in _RESULTS and os.path.exists(os.path.join(folder, "config.yaml"))
     return result or path.endswith((".yaml", ".yml")) or _ours(path)

@@ -1,13 +1,13 @@
-"""What G# keeps of a schedule for another batch, in a file (`jobs.transfer`).
+"""Files with the part of a schedule that G# transfers to another batch (`jobs.transfer`).
 
 Format `job-transfer/1` (JSON):
 
 - `accelerators`: A names, in the order of their numbers;
-- `accelerator`: for every rank the number of the accelerator, 0-based; `place`: its place in the order of all jobs, a
-  permutation of 0 to N-1;
-- `learnt`: where it comes from: `batch` (the jobs, in words; may be left out), `method`, `time_unit` and `objectives`,
-  the values that the schedule had there, by name. Nothing is computed from it.
-- `mohamjax`: version that wrote it; may be left out.
+- `accelerator`: the accelerator of the job of each rank, a 0-based number; `place`: the place of that job in the order
+  of all jobs, a permutation of 0 to N-1;
+- `learnt`: the origin of the schedule, informational: `batch` (the jobs, in words; may be left out), `method`,
+  `time_unit` and `objectives`, the values that the schedule had there, by name;
+- `mohamjax`: the version that wrote the file; may be left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRANSFER_FORMAT = "job-transfer/1"
 
 
 def transfer_document(transfer: Transfer) -> dict[str, object]:
-    """A `job-transfer/1` document."""
+    """A transfer as a `job-transfer/1` document."""
     learnt = {
         "batch": transfer.batch,
         "method": transfer.method,
@@ -49,7 +49,7 @@ def write_transfer(path: str | pathlib.Path, transfer: Transfer) -> None:
     """Writes a `job-transfer/1` file, whole or not at all.
 
     Raises:
-        InputError: it cannot be written there.
+        InputError: the file cannot be written.
     """
     write_json(path, transfer_document(transfer))
 

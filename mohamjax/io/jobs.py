@@ -1,18 +1,18 @@
 """Files of job scheduling: jobs (CSV), platforms (YAML), results.
 
-Jobs, a CSV file with a header and a row per job:
+Jobs are a CSV file with a header and a row per job:
 
 - `type`: CONV, DWCONV, FC or GEMM, or a layer type of `mohamjax workload --csv`, whose files can be used as they are;
 - `K, C, R, S` and the output size `P, Q`, or the input size `Y, X` (stride 1, no padding: P = Y - R + 1); `G` and `N`
-  where they are not 1. A depthwise layer has its channels in C (K = 1) or in G;
-- optional: `stride_h, stride_w, dilation_h, dilation_w` (1), which the loop-nest model alone heeds;
+  if they are not 1. A depthwise layer has its channels in C (K = 1) or in G;
+- optional: `stride_h, stride_w, dilation_h, dilation_w` (default 1), which only the loop-nest model uses;
 - optional: a name (`job`, `layer` or `layer_id`), a `tenant` (or `network`, `model`), a `weight`, a `deadline_cycles`
-  (empty: none) and a `target` (rank by which the job should end; any numbers, ties by row). Other columns are left
-  alone, unless their name is nearly one of these.
+  (empty: none) and a `target` (rank by which the job should end; any numbers, ties by row). Other columns are ignored,
+  but a name that is nearly one of these is an error.
 
-Platform, a YAML file: `cores`, a list of `{style: HB | LB_rs | LB_os, rows, columns, count, flexible}`, of which
-columns (64), count (1) and flexible (false) may be left out, or of `{template, count}` with the name or the YAML file
-of a template, which is taken at its largest sizes (loop-nest model alone); and an optional `name`.
+A platform is a YAML file with an optional `name` and `cores`, a list of `{style: HB | LB_rs | LB_os, rows, columns,
+count, flexible}`, of which columns (64), count (1) and flexible (false) may be left out, or of `{template, count}` with
+the name or the YAML file of a template, which is used at its largest sizes (only in the loop-nest model).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PlatformForm(Form, kw_only=True):
 
 
 class _Row:
-    """A row of a CSV file: gets values out of it with complaints that name it."""
+    """A row of a CSV file with checked access to its values; error messages name the row."""
 
     def __init__(self, values: abc.Mapping[str, str], path: pathlib.Path, line: int) -> None:
         self.values, self.path, self.line = values, path, line
@@ -86,7 +86,7 @@ class _Row:
         return self.values.get(column, "").strip() != ""
 
     def bound(self, column: str) -> int:
-        """A positive integer; 1 where there is none."""
+        """A positive integer; 1 if the cell is missing or empty."""
         text = self.values.get(column, "").strip()
         if not text:
             return 1
@@ -99,7 +99,7 @@ class _Row:
         return value
 
     def pair(self, name: str) -> tuple[int, int]:
-        """Strides or dilations along both axes."""
+        """Strides or dilations along both axes, h first."""
         return self.bound(f"{name}_h"), self.bound(f"{name}_w")
 
     def number(self, column: str, default: float) -> float:
@@ -115,7 +115,7 @@ class _Row:
         return value
 
     def output(self, output: str, given: str, filter_: str) -> int:
-        """Output extent, given itself or by the input's."""
+        """An output extent, from its own column or from the input extent in column `given`."""
         if self.has(output):
             return self.bound(output)
         if not self.has(given):
@@ -188,13 +188,13 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
 def load_platform(
     name: str, *, lb: str = "LB_rs", flexible: bool = False, element_buffer: float | None = None
 ) -> Platform:
-    """A platform by its name (`job_platform.PLATFORMS`) or from a YAML file.
+    """A platform by its name (`jobs.platform.PLATFORMS`) or from a YAML file.
 
     Args:
         name: name or path.
-        lb: what the LB cores of the named ones are.
-        flexible: whether their arrays have free shapes.
-        element_buffer: what their elements hold [bytes], see `named_platform`.
+        lb: style of the LB cores of a named platform.
+        flexible: whether the cores of a named platform have arrays of flexible shape.
+        element_buffer: buffer of a processing element of a named platform [bytes], see `named_platform`.
 
     Raises:
         InputError: there is no such name or file, or the file breaks the format.
@@ -232,17 +232,17 @@ def _core(form: CoreForm, path: pathlib.Path, where: str) -> Core | TemplateCore
 
 
 def _beside(path: pathlib.Path, name: str) -> str:
-    """A template's name, or the path of its file as seen from the platform's."""
+    """The path of a template's file, if it exists relative to the platform's file, otherwise the name as it is."""
     beside = path.parent / name
     return str(beside) if found(beside, folder=False) else name
 
 
 def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, object]:
-    """A `job-table/1` document: the table and schedules over it, which `mohamjax evaluate schedules` evaluates.
+    """A table and schedules over it as a `job-table/1` document, which `mohamjax evaluate schedules` evaluates.
 
     Args:
         table: the jobs.
-        schedules: name, order `[N]` and accelerator `[N]` of each.
+        schedules: name, order `[N]` and accelerator `[N]` of each schedule.
     """
 
     def costs(row: np.ndarray, able: np.ndarray) -> list[float | None]:

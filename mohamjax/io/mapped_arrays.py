@@ -1,4 +1,4 @@
-"""Arrays of an npz file without reading them: each is mapped from where it lies in the file."""
+"""Memory-maps the arrays of npz files, each from its place in the file."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mohamjax.errors import InputError
 from mohamjax.io.files import array_header, open_arrays
 
 MAX_MAPPED = 1 << 42
-"""Bytes of a file whose arrays are mapped: they are paged in as they are used."""
+"""Most bytes of a file whose arrays are mapped; they are paged in when used."""
 
 
 def mapped_arrays(path: str | pathlib.Path) -> dict[str, np.ndarray]:
-    """The arrays of an npz file that is not compressed, by name, mapped into memory: read-only, paged in when used.
+    """The arrays of an uncompressed npz file by name, memory-mapped: read-only, and paged in when used.
 
-    Checksums are not looked at.
+    Checksums are not checked.
 
     Raises:
-        InputError: there is no such file, it is no regular file, damaged, compressed, or holds Python objects.
+        InputError: there is no such file, or it is no regular file, damaged or compressed, or holds Python objects.
     """
     with open_arrays(path, MAX_MAPPED, "write it with numpy.savez, or again: it may be cut off") as (stream, members):
         return {name: _mapped(stream, member) for name, member in members.items()}
@@ -52,10 +52,10 @@ def _mapped(stream: BinaryIO, member: zipfile.ZipInfo) -> np.ndarray:
 
 @contextlib.contextmanager
 def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
-    """A stream whose content takes the place of a file once all is written; else the file stays as it was.
+    """Opens a stream whose content replaces a file once all is written; until then the file stays as it was.
 
     Raises:
-        InputError: it cannot be written there.
+        InputError: the file cannot be written.
     """
     target = pathlib.Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -76,7 +76,7 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
 
 def write_arrays(path: str | pathlib.Path, arrays: abc.Mapping[str, np.ndarray]) -> None:
     """Writes an npz file that `mapped_arrays` reads, whole or not at all."""
-    # As numpy.savez, which takes no array called `file`.
+    # Not numpy.savez, which takes no array called `file`.
     with replacing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -1,4 +1,4 @@
-"""The disk cache of the layer mapper: its Pareto sets, an npz file each, by what they depend on."""
+"""The disk cache of the layer mapper: one npz file per Pareto set, named by a hash of what the set depends on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mohamjax.runtime.code_hash import code_hash, code_unchanged
 
 
 def cache_folder() -> pathlib.Path:
-    """Where mapping tables are kept between runs, see `folders.cache_folder`."""
+    """The folder of mapping tables that are kept between runs, see `folders.cache_folder`."""
     return folders.cache_folder("mappings")
 
 
@@ -30,7 +30,7 @@ _MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
 
 
 class MappingCache:
-    """A folder of Pareto sets, as `mapper.LayerMapper` takes it (`mapper.stores.TableStore`).
+    """A folder of Pareto sets, a `mapper.stores.TableStore` for `mapper.LayerMapper`.
 
     A file is named by the hash of a set's inputs and settings and of all our code (`code_hash`).
     """
@@ -42,7 +42,7 @@ class MappingCache:
         return self.folder / f"{hashlib.sha256((digest + code_hash()).encode()).hexdigest()}.npz"
 
     def read(self, digest: str) -> MappingTables | None:
-        """One set `[M, ...]`, or None where there is none or the file is damaged (it is then written anew)."""
+        """One set `[M, ...]`, or None if there is none or, with a warning, if its file is damaged."""
         path = self._path(digest)
         try:
             data = read_arrays(path)["set"]
@@ -58,12 +58,12 @@ class MappingCache:
         """Writes one set atomically.
 
         Raises:
-            InputError: it cannot be written.
+            InputError: the file cannot be written.
         """
         arrays = {f"mapping.{name}": getattr(table.mapping, name) for name in _MAPPING_FIELDS}
         arrays |= {name: getattr(table, name) for name in _FIELDS}
         arrays = {name: np.asarray(array) for name, array in arrays.items()}
-        # One record of all arrays: of sixteen, each with a header of its own, a search would read thousands.
+        # One record holds all sixteen arrays: with a header for each, a search would read thousands of headers.
         record = np.zeros((), [(name, array.dtype, array.shape) for name, array in arrays.items()])
         for name, array in arrays.items():
             record[name] = array
@@ -73,15 +73,15 @@ class MappingCache:
 
 
 def mapping_cache(folder: str | pathlib.Path | None = None) -> MappingCache | None:
-    """Opens the cache; None, with a warning, where its folder cannot be written, or the code is not what runs here.
+    """Opens the cache; None, with a warning, if its folder cannot be written or the code has changed since the start.
 
     Args:
-        folder: default `cache_folder()`; created.
+        folder: the folder, created if absent; default `cache_folder()`.
     """
     if not code_unchanged():
         warnings.warn("mapping sets are not kept: the code has changed since this process began", stacklevel=2)
         return None
-    code_hash()  # computed once, now that it is what runs
+    code_hash()  # cached from here on, while the files are still the code that runs
     folder = cache_folder() if folder is None else pathlib.Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,14 @@
 """Pareto sets of mappings in a file, format `mappings/1` (JSON).
 
 `sets` has one entry per unique layer and template that runs it: `{"layer" (the first of its kind), "layers" (how many
-share it), "type", "bounds", "stride", "dilation", "template", "mappings"}`; every mapping has `latency_cycles` (without
+share it), "type", "bounds", "stride", "dilation", "template", "mappings"}`. Every mapping has `latency_cycles` (without
 off-chip limits), `latency_interface_cycles` (of the layer alone behind a memory interface of the package, at
 `offchip_bytes_per_cycle` of the document), `energy_pJ` and `area_um2` of its own minimal hardware, `offchip_bytes`, and
-its loop nest: `levels`. `search` says what found them. `networks` has one entry per network and template that runs all
-its layers: `{"network", "template", "choices"}`, each choice with the sums of both latencies over the layers.
+its loop nest: `levels`. `search` describes the search that found them. `networks` has one entry per network and
+template that runs all its layers: `{"network", "template", "choices"}`, each choice with the sums of both latencies
+over the layers.
 
-A user's mappings come in the same format, of which the numbers are not read, or as Timeloop's own YAML.
+Users give mappings in the same format, whose costs are then ignored, or as Timeloop's own YAML.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ def mappings_document(
     """The content of a `mappings/1` file.
 
     Args:
-        setup: networks whose unique layers were mapped, and the package whose interface they stand behind.
-        tables: their Pareto tables `[U, T, M, ...]`.
-        choices: by (network, template), of `network_choices` or `sieved_choices`.
-        search: what found them, as plain data; None where that is not known.
+        setup: networks whose unique layers were mapped, and the package with the memory interface.
+        tables: Pareto tables of the layers `[U, T, M, ...]`.
+        choices: results of `network_choices` or `sieved_choices` by (network, template).
+        search: a description of the search as plain data; None if unknown.
     """
     application, templates = setup.application, setup.templates
     bandwidth = offchip_bandwidth(setup.package)
@@ -122,12 +123,13 @@ def mappings_document(
 
 
 def best_nests(setup: Setup, tables: MappingTables) -> str:
-    """The fastest, the most frugal and the smallest mapping of every set as loop nests, and that of least delay times
-    energy; text for people.
+    """The best mappings of every set as loop nests, in readable text.
+
+    These are the fastest, the one of least energy, the smallest, and the one of least latency times energy.
 
     Args:
-        setup: networks whose unique layers were mapped, and the package whose interface they stand behind.
-        tables: their Pareto tables `[U, T, M, ...]`.
+        setup: networks whose unique layers were mapped, and the package with the memory interface.
+        tables: Pareto tables of the layers `[U, T, M, ...]`.
     """
     application, templates = setup.application, setup.templates
     blocks = []
@@ -161,23 +163,23 @@ def best_nests(setup: Setup, tables: MappingTables) -> str:
 
 
 class _Place(NamedTuple):
-    """Where a mapping of a user stands.
+    """The place of a user's mapping.
 
     Attributes:
         file: the file.
-        item: the place in it.
+        item: the place in the file.
     """
 
     file: pathlib.Path
     item: str
 
     def wrong(self, told: str, remedy: str) -> InputError:
-        """A complaint about it."""
+        """An error at this place."""
         return InputError(told, file=self.file, item=self.item, remedy=remedy)
 
 
 class _Given:
-    """Collects a user's mappings under the (unique layer, template) problems that they belong to."""
+    """Collects a user's mappings by the (unique layer, template) pair that they belong to."""
 
     def __init__(self, setup: Setup) -> None:
         self.application, self.templates = setup.application, list(setup.templates)
@@ -187,14 +189,17 @@ class _Given:
         self.found: dict[tuple[int, int], list[Mapping]] = {}
 
     def template(self, name: str, place: _Place) -> int:
-        """Index of a template."""
+        """Index of the template with this name; raises InputError if there is none."""
         names = [template.name for template in self.templates]
         if name not in names:
             raise place.wrong(f"template {name!r} is not among those mapped", f"use {', '.join(names)}")
         return names.index(name)
 
     def enter(self, layer: int, template: int, mapping: Mapping, place: _Place, *, padding: bool = False) -> None:
-        """Adds a mapping if it fits; with `padding` it may cover the larger bounds that the mapper would try."""
+        """Adds a mapping; raises InputError if it does not fit.
+
+        With `padding` it may also cover the larger bounds that the mapper would try.
+        """
         unique: UniqueLayer = self.application.unique_layers[layer]
         machine = jax.tree.map(lambda leaf: leaf[template], self.machines)
         primes = prime_slots([unique])
@@ -204,7 +209,7 @@ class _Given:
         self.found.setdefault((layer, template), []).append(mapping)
 
     def json(self, path: pathlib.Path) -> None:
-        """A file of format `mappings/1`."""
+        """Adds the mappings of a file of format `mappings/1`."""
         document = read_json(path)
         check_format(document, (MAPPINGS_FORMAT,), path)
         form = read_form(document, MappingsForm, file=path)
@@ -229,7 +234,7 @@ class _Given:
                 self.enter(where[0], t, mapping, _Place(path, item), padding=told)
 
     def timeloop(self, paths: Sequence[pathlib.Path]) -> None:
-        """One mapping in Timeloop's files."""
+        """Adds one mapping given in Timeloop's files to every layer and template that it matches."""
         given = read_timeloop(*paths)
         place = _Place(paths[-1], "mapping")
         if given.architecture is None or given.shape is None or given.mapping is None:
@@ -254,12 +259,15 @@ class _Given:
 def given_mappings(
     groups: Sequence[Sequence[str | pathlib.Path]], setup: Setup
 ) -> dict[tuple[int, int], list[Mapping]]:
-    """A user's mappings, checked, by (index of the unique layer, index of the template), for `LayerMapper.search`.
+    """Reads and checks a user's mappings, for `LayerMapper.search`.
 
     Args:
-        groups: each a JSON file of format `mappings/1`, or the YAML files of one mapping in Timeloop's format, or a
-            folder that holds those.
-        setup: networks that are mapped, and templates that they are mapped on.
+        groups: each is a JSON file of format `mappings/1`, the YAML files of one mapping in Timeloop's format, or a
+            folder with such YAML files.
+        setup: the networks to map, and the templates to map them on.
+
+    Returns:
+        Mappings by (index of the unique layer, index of the template).
 
     Raises:
         InputError: a file cannot be read; a mapping belongs to no layer or template, its factors do not multiply to

@@ -1,8 +1,8 @@
-"""Loop nests of `mappings/1` files, evaluated: a row for each.
+"""Evaluates the loop nests of `mappings/1` files, one row for each.
 
-What a file says of costs is not read. Every set names its template and the shape of its layer, so that networks are not
-needed. A nest that breaks a rule of its template, or that cannot be read, is a row with its reason; so is a file of
-several that cannot be read.
+Costs in a file are ignored. Every set names its template and the shape of its layer, so that no networks are needed. A
+nest that breaks a rule of its template or cannot be read becomes a row with the reason. So does a file that cannot be
+read, if others can.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from mohamjax.workload import ApplicationModel, Layer, Network, UniqueLayer, Wor
 
 
 class NestRow(TypedDict):
-    """A loop nest and its costs, None where it has none.
+    """A loop nest and its costs, which are None if it is not valid.
 
     Attributes:
-        file: where it stands.
+        file: the file of the nest.
         id: its `id` or `name`, else its place in the file.
-        layer: what its set calls the layer.
-        template: of its set.
-        latency_cycles: without an off-chip limit.
-        latency_interface_cycles: of the layer alone behind a memory interface of the package.
-        energy_pJ: on the hardware that the nest needs itself.
-        area_um2: of that hardware.
-        offchip_bytes: read from and written to the memory.
-        macs_per_cycle: multiply-accumulates of the layer's own bounds over `latency_cycles`.
-        utilisation: `macs_per_cycle` over the MACs of the template at its largest size.
-        valid: 1, or 0 where it has no costs.
-        reason: why it has none.
+        layer: name of the layer in its set.
+        template: template of its set.
+        latency_cycles: cycles without an off-chip limit.
+        latency_interface_cycles: cycles of the layer alone behind a memory interface of the package.
+        energy_pJ: energy on the nest's own minimal hardware.
+        area_um2: area of that hardware.
+        offchip_bytes: bytes read from and written to the off-chip memory.
+        macs_per_cycle: multiply-accumulates of the layer's own bounds per cycle of `latency_cycles`.
+        utilisation: `macs_per_cycle` divided by the MACs of the template at its largest size.
+        valid: 1 or 0.
+        reason: why the nest is not valid.
     """
 
     file: str
@@ -80,12 +80,12 @@ NEST_COLUMNS = tuple(NestRow.__annotations__)
 
 
 class _Written(NamedTuple):
-    """A loop nest as it stands in a file, or what stands in its place.
+    """A loop nest of a file, or a broken entry.
 
     Attributes:
-        row: what is known of it.
-        item: its place, for complaints.
-        nest: as JSON has it, with its template; None where its set or file is broken.
+        row: its row, filled in as far as known.
+        item: its place, for error messages.
+        nest: plain JSON data with its template; None if the entry, its set or its file is broken.
         unique: its layer.
     """
 
@@ -114,15 +114,17 @@ def evaluate_nests(
 
     Args:
         paths: one file or several.
-        templates: those that the files may name beside the packaged ones, or in their places.
+        templates: templates that the files may name besides the packaged ones; they replace packaged ones of the same
+            name.
         technology: energy and area tables; default the packaged ones.
-        package: off-chip memory, and the interface behind which latencies are also told; default the memory that
-            templates name, and an interface of 4 bytes per cycle.
+        package: off-chip memory, and the interface for `latency_interface_cycles`; default the memory that templates
+            name, and an interface of 4 bytes per cycle.
         float32: compute in single precision instead of double.
         complain: called with one line for every file and nest that has no costs, files first.
 
     Returns:
-        A row for each nest in the order of the files.
+        A row for each nest, in the order of the files; a broken file, or a broken set without nests, has a row of its
+        own.
 
     Raises:
         InputError: none of the files can be read.
@@ -158,7 +160,7 @@ def evaluate_nests(
 
 
 def _of_file(path: pathlib.Path, known: abc.Mapping[str, Template | None]) -> list[_Written]:
-    """The nests of a file; raises InputError where it cannot be read as a whole."""
+    """The nests of a file; raises InputError if it cannot be read as a whole."""
     with uncollected():
         document = read_json(path)
     check_format(document, (MAPPINGS_FORMAT,), path)
@@ -169,7 +171,7 @@ def _of_file(path: pathlib.Path, known: abc.Mapping[str, Template | None]) -> li
 def _of_set(
     path: pathlib.Path, item: str, entry: object, known: abc.Mapping[str, Template | None]
 ) -> Iterator[_Written]:
-    """The nests of a set; where it is broken, each with that reason."""
+    """The nests of a set; if the set is broken, each has the reason in its row."""
     own: dict[str, Any] = entry if isinstance(entry, dict) else {}
     layer, template = (str(own.get(key, "")) for key in ("layer", "template"))
     nests = own["mappings"] if isinstance(own.get("mappings"), list) else []
@@ -204,7 +206,7 @@ def _evaluate(
     package: PackageParameters,
     dtype: np.dtype,
 ) -> None:
-    """Fills the rows of nests in."""
+    """Evaluates nests and fills in their rows."""
     layers = list(dict.fromkeys(one.unique for one in written if one.unique is not None))
     number = {unique: u for u, unique in enumerate(layers)}
     listed = tuple(Layer(str(u), unique.type, unique.type, unique.shape) for u, unique in enumerate(layers))

@@ -1,4 +1,4 @@
-"""Loop nests out of files: each distinct one is parsed, checked and counted once, however often files repeat it."""
+"""Loop nests from files: each distinct one is parsed and checked once, however often files repeat it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")
 
 
 class NestStore:
-    """The distinct loop nests of one problem, dealt to (unique layer, template) sets as designs ask for them.
+    """The distinct loop nests of one problem, added to (unique layer, template) sets when designs ask for them.
 
     Args:
         application: networks.
         templates: templates.
-        levels: levels of the padded nests.
+        levels: number of levels that nests are padded to.
         largest: the templates at their largest sizes, leading axis `[T]`, NumPy leaves.
     """
 
@@ -51,8 +51,8 @@ class NestStore:
         self.sets: dict[tuple[int, int], list[int]] = {}
 
     def parse(self, entry: object, item: str) -> int:
-        """Number of the nest that an entry of `mappings` writes out; raises InputError where it writes none."""
-        form = read_form(msgspec.to_builtins(entry), OwnedNestForm, where=item)  # of a `WrittenNestForm`, all of it
+        """Number of the nest of an entry of `mappings`; raises InputError if the entry is no valid nest."""
+        form = read_form(msgspec.to_builtins(entry), OwnedNestForm, where=item)  # a `WrittenNestForm` is read again
         if form.template not in self._names:
             remedy = f"use one of {', '.join(self._names)}"
             raise InputError("names no template of the file", item=item, remedy=remedy)
@@ -61,7 +61,7 @@ class NestStore:
         return self._add(owner, jax.tree.map(lambda leaf: leaf[None], nest), padded_of([form]))[0]
 
     def parse_all(self, entries: Sequence[object]) -> list[int]:
-        """As `parse` for many entries at once; -1 where it would complain."""
+        """Like `parse` for many entries at once; -1 where `parse` would raise InputError."""
         groups: dict[str, list[int]] = {}
         forms: dict[int, OwnedNestForm] = {}
         for i, entry in enumerate(entries):
@@ -79,12 +79,12 @@ class NestStore:
         return found
 
     def _levels(self, owner: int) -> tuple[Sequence[str], list[Sequence[bool]]]:
-        """Names of the levels of a template, and what each keeps where a nest does not say."""
+        """Names of the levels of a template, and the data spaces that each keeps by default."""
         template = self.templates[owner]
         return template.level_names, [level.keep for level in template.levels]
 
     def _add(self, owner: int, nests: Mapping, padded: np.ndarray) -> list[int]:
-        """Numbers of nests `[n]` for a template, with the padded bounds `[n, D]`; those that are new are kept."""
+        """Numbers of nests `[n]` for a template, with their padded bounds `[n, D]`; adds those that are new."""
         rows = [np.ascontiguousarray(getattr(nests, name)).reshape(len(nests.keep), -1) for name in _LEAVES] + [padded]
         whole = np.concatenate([row.view(np.uint8) for row in rows], axis=1)
         numbers, new = [], []
@@ -108,7 +108,7 @@ class NestStore:
         return self._parts[0]
 
     def settle(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Finds the places of nests for unique layers, all at once; what does not fit is noted."""
+        """Assigns places in the sets to pairs of nest and unique layer, all at once; records pairs that do not fit."""
         groups: dict[tuple[int, int], list[int]] = {}
         for nest, unique in dict.fromkeys(pairs):
             if (nest, unique) not in self._place and (nest, unique) not in self._refused:
@@ -139,11 +139,11 @@ class NestStore:
         Args:
             nests: leading axis `[n]`.
             keys: pairs of unique layer and template.
-            which: `[n]` int, the pair of each nest.
-            padded: `[n, D]` int, bounds beyond the layer's that each covers; 1 where none.
+            which: `[n]` int, index of each nest's pair.
+            padded: `[n, D]` int, bounds larger than the layer's that each nest covers; 1 where there are none.
 
         Returns:
-            `[n]` bool; False where the template does not run the layer.
+            `[n]` bool; also False if the template does not run the layer.
         """
         layers = self.application.unique_layers
         runs = np.asarray([self.templates[owner].runs(layers[unique].type) for unique, owner in keys], bool)
@@ -154,7 +154,7 @@ class NestStore:
         return good
 
     def _check(self, nest: int, unique: int, item: str) -> None:
-        """Raises InputError, of an item, where a nest does not fit a layer on the template that it is for."""
+        """Raises InputError, which names `item`, if a nest does not fit a layer on the nest's template."""
         layer, kind = self.application.unique_layers[unique], self.templates[self.owner[nest]]
         if not kind.runs(layer.type):
             remedy = "put the layer on a chiplet of another template"
@@ -168,7 +168,7 @@ class NestStore:
         """Index of a nest in the set of the unique layer and the nest's template.
 
         Raises:
-            InputError: it does not fit; names `item`.
+            InputError: the nest does not fit; the error names `item`.
         """
         if (nest, unique) not in self._place:
             self.settle([(nest, unique)])
@@ -177,7 +177,7 @@ class NestStore:
         return self._place[nest, unique]
 
     def settled(self, nests: np.ndarray, unique: np.ndarray) -> np.ndarray:
-        """As `place` for many pairs, `[n]` int each, settling those that are new; -1 where one does not fit."""
+        """Like `place` for many pairs, `[n]` int each: `[n]` int, -1 for a pair that does not fit."""
         layers = len(self.application.unique_layers)
         pairs, which = distinct_numbers(nests * layers + unique, len(self.owner) * layers)
         distinct = [divmod(pair, layers) for pair in pairs.tolist()]
@@ -196,11 +196,11 @@ class NestStore:
 
     @functools.cached_property
     def _primes(self) -> int:
-        """Prime factors of the layer that has most: so that one program checks them all."""
+        """The largest number of prime factors of any layer, so that one program checks all of them."""
         return max(1, *(sum(map(len, map(prime_factors, u.shape.bounds))) for u in self.application.unique_layers))
 
     def arrays(self) -> tuple[Mapping, np.ndarray]:
-        """All sets as `[U, T, M]` nests, padded with a nest of loops of bound 1, and their sizes `[U, T]`."""
+        """All sets as nests `[U, T, M]`, padded with a nest whose loops have bound 1, and their sizes `[U, T]`."""
         shape = len(self.application.unique_layers), len(self.templates)
         count = np.zeros(shape, np.int32)
         for key, members in self.sets.items():
@@ -221,7 +221,10 @@ class NestStore:
 
 
 def distinct_numbers(numbers: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers, from 0 to below `most`, that occur, and the place of each among them; sorts only where many can."""
+    """The distinct numbers, all from 0 to `most` - 1, and the index of each number among them.
+
+    Sorts only if `most` is much larger than the number of entries.
+    """
     if most > 4 * len(numbers):
         return np.unique(numbers, return_inverse=True)
     occurs = np.zeros(most, bool)
@@ -229,15 +232,15 @@ def distinct_numbers(numbers: np.ndarray, most: int) -> tuple[np.ndarray, np.nda
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[numbers]
 
 
-_UNREAD = -2  # an entry that nobody has asked for yet
+_UNREAD = -2  # number of an entry that has not been read yet
 
 
 class NestList:
-    """The list `mappings` of one file, of which a store holds what is distinct.
+    """The list `mappings` of one file, whose entries are read on demand and kept in a store.
 
     Args:
         entries: loop nests as `mapping.notation` writes them, each with its template.
-        store: of the file's problem.
+        store: store of the file's problem.
     """
 
     def __init__(self, entries: Sequence[object], store: NestStore) -> None:
@@ -245,7 +248,7 @@ class NestList:
         self._numbers = np.full(len(entries), _UNREAD)
 
     def nest(self, number: int) -> int:
-        """Number in the store; raises InputError where the entry cannot be read."""
+        """Number in the store of an entry; raises InputError if it does not exist or cannot be read."""
         item = f"mappings[{number}]"
         if number >= len(self.entries):
             remedy = f"`mappings` has {plural(len(self.entries), 'entry')}, numbered from 0"
@@ -256,7 +259,7 @@ class NestList:
         return int(known[number])
 
     def _known(self, most: int) -> np.ndarray:
-        """Numbers in the store by entry; a line of JSON lines may have added some."""
+        """Numbers in the store by entry, at least `most` of them, as JSON lines may have added entries."""
         if most > len(self._numbers):
             more = np.full(len(self.entries) - len(self._numbers), _UNREAD)
             self._numbers = np.concatenate([self._numbers, more])
@@ -265,7 +268,8 @@ class NestList:
     def place(self, number: int, layer: int, template: int, step: str) -> int:
         """Index of nest `number` in the set of the layer on the template; checks it on first use.
 
-        Complaints say which step of a schedule wants it.
+        Raises:
+            InputError: the nest cannot be read, or does not fit; the error names the `step` of the schedule.
         """
         item = f"mappings[{number}]"
         try:
@@ -287,7 +291,7 @@ class NestList:
             raise InputError(told, item=error.item, remedy=error.remedy) from None
 
     def numbers(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers in the store of many entries, `[n]` int each, -1 where there is none or it cannot be read."""
+        """Numbers in the store of many entries, `[n]` int; -1 for an entry that does not exist or cannot be read."""
         there = numbers < len(self.entries)
         own = numbers[there]
         known = self._known(int(own.max(initial=-1)) + 1)

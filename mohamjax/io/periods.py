@@ -1,9 +1,9 @@
 """Designs over several periods in a file, format `design-periods/1` (JSON).
 
-`designs`, one per valid design: `design_id`; `networks`, each with `name`, `frames`, `throughput_per_s` (null for fewer
-than three frames) and `latency_s` of every frame; `worst_lateness_s` (null without deadlines), `missed_deadlines`; of
-the steady state `busy`, a share of the time per chiplet, and `used`, a share of the bandwidth per resource
-(docs/concepts/tenants.md).
+`designs` has an entry per valid design: `design_id`; `networks`, each with `name`, `frames`, `throughput_per_s` (null
+for fewer than three frames) and `latency_s` of every frame; `worst_lateness_s` (null without deadlines),
+`missed_deadlines`; and for the steady state `busy`, the share of time that each chiplet is busy, and `used`, the share
+of each resource's bandwidth that is used (docs/concepts/tenants.md).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PERIODS_FORMAT = "design-periods/1"
 
 
 def periods_document(rows: Sequence[DesignRow], evaluated: Evaluated, periods: int) -> dict[str, object]:
-    """What designs do over several periods.
+    """Runs designs for several periods; returns a `design-periods/1` document.
 
     Args:
-        rows: from `evaluate_designs`.
+        rows: rows from `evaluate_designs`.
         evaluated: the valid designs, from `evaluate_designs`.
-        periods: of the slowest network.
+        periods: number of periods of the slowest network.
 
     Raises:
         InputError: as `run_periods`.

@@ -1,13 +1,14 @@
-"""Results of long evaluations: appended to a table block by block, so that what is written is whole whenever it ends.
+"""Results of long evaluations: appended to a table block by block, so that an interruption leaves whole blocks.
 
-Beside `OUT.csv` grows `OUT.csv.journal` (JSON lines): first what is evaluated, then after every block how many bytes of
-the table are whole and which entry comes next. A block's rows are on the disk before its line. Whoever goes on cuts the
-table after the last line of the journal and starts with the next entry; at the end the journal is removed.
+Beside `OUT.csv` there is `OUT.csv.journal` (JSON lines). Its first line says what is evaluated. After every block it
+gets a line with the number of bytes of the table that are complete and the entry that comes next; the block's rows are
+on the disk before that. To resume, the table is cut to the bytes of the journal's last line and goes on with the next
+entry. A last line with `ended` marks the end of the evaluation; the journal stays.
 
-An `OUT.jsonl` grows in the same way, an object per row.
+`OUT.jsonl`, with an object per row, grows in the same way.
 
-For an npz file the table is `OUT.npz.partial.csv` until the evaluation ends or is stopped in an orderly way; then it
-becomes arrays.
+For an npz file the table is `OUT.npz.partial.csv` until the evaluation ends or is stopped in an orderly way; then it is
+converted to arrays.
 """
 
 from __future__ import annotations
@@ -37,27 +38,26 @@ JOURNAL_FORMAT = "evaluation-journal/1"
 _ANEW = "begin anew without the argument `resume`"
 
 NUMBERS = ("latency_s", "energy_J", "area_mm2", "makespan")
-"""Columns of numbers, empty where there is none."""
+"""Columns of numbers, which may be empty."""
 
 
 class ResultStream:
-    """A table that grows; a context manager.
+    """A growing table; a context manager.
 
     Args:
-        out: CSV, JSON lines (`.jsonl`) or npz file; None and `-` are standard output, as CSV, of which nothing is
-            resumed.
-        columns: of the table, `file`, `entry` and `valid` among them.
-        inputs: what is evaluated, plain data: only with the same can a table go on.
-        resume: go on with the table that is there, if any; otherwise begin anew.
+        out: CSV, JSON lines (`.jsonl`) or npz file; None and `-` are standard output, as CSV, which cannot be resumed.
+        columns: columns of the table, including `file`, `entry` and `valid`.
+        inputs: what is evaluated, as plain data; a table can only be resumed with equal inputs.
+        resume: go on with the existing table, if there is one; otherwise begin anew.
 
     Attributes:
-        start: file and entry to begin with.
+        start: index of the file and place of the entry to begin with.
         rows: rows in the table so far.
-        valid: those of them that are valid.
-        done: an earlier evaluation came to its end: nothing is left to do.
+        valid: rows that are valid.
+        done: whether an earlier evaluation was finished, so that nothing is left to do.
 
     Raises:
-        InputError: the file cannot be written, or another process does, or its journal is of other inputs.
+        InputError: the file cannot be written, another process is writing to it, or the journal is of other inputs.
     """
 
     def __init__(self, out: str | pathlib.Path | None, columns: Sequence[str], inputs: object, *, resume: bool) -> None:
@@ -120,12 +120,12 @@ class ResultStream:
         return self._files.enter_context(open(path, mode, encoding="utf-8", newline=""))
 
     def _whole(self, head: dict[str, object]) -> MarkForm | None:
-        """The last whole line of a journal that begins so; None where there is no such journal, or not its table."""
+        """The last complete mark of a journal that begins with `head`; None without such a journal or its table."""
         if not found(self._journal):
             return None
         lines = read_text(self._journal, "journal").split("\n")
         kept = [parse_json(line, self._journal, f"line {i + 1}") for i, line in enumerate(lines[:-1])]
-        if len(lines[-1]):  # cut off while it was written
+        if len(lines[-1]):  # its writer was stopped in the middle of a line
             write_text(self._journal, "\n".join([*lines[:-1], ""]))
         if len(kept) < 2 or kept[0] != json.loads(dump_json(head)):
             return None
@@ -146,7 +146,7 @@ class ResultStream:
         """Appends a block of rows, in the order of the columns.
 
         Args:
-            rows: floats are written in full, those that are not finite as nothing.
+            rows: values; floats are written in full precision, and as empty or null if they are not finite.
             following: file and entry after the last row.
         """
         text = io.StringIO()
@@ -200,7 +200,7 @@ class ResultStream:
 
 
 def _plain(value: object) -> object:
-    """A value of a row for JSON; None where there is none."""
+    """A value of a row for JSON; None for an empty text or a float that is not finite."""
     return None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value
 
 
@@ -211,7 +211,7 @@ def _cell(value: object) -> object:
 
 
 def _arrays(table: pathlib.Path) -> dict[str, np.ndarray]:
-    """The columns of a table as arrays: numbers as float64 (NaN where empty), `entry` and `valid` as integers."""
+    """The columns of a CSV table as arrays: numbers as float64 (NaN if empty), `entry` and `valid` as int64 (-1)."""
     with open(table, encoding="utf-8", newline="") as stream:
         reader = csv.reader(stream)
         columns = next(reader)

@@ -1,12 +1,12 @@
 """The results folder of a search (docs/formats.md): front.csv, designs.json, history.csv, config.yaml, bounds.json.
 
-`bounds.json` (format `bounds/1`) says how near the front is to what is possible over the mappings that the search had:
+`bounds.json` (format `bounds/1`) says how near the front is to what is possible with the mappings that the search had:
 
-- `hypervolume`, `hypervolume_bound`, `share`: of the front, of any front at most, and the one divided by the other, in
-  the `box` between `ideal` and `reference` on log axes (`columns` say what their numbers are);
+- `hypervolume` of the front, `hypervolume_bound`, the most that any front can have, and `share`, the quotient of the
+  two, in the `box` between `ideal` and `reference` on log axes (`columns` say what their numbers are);
 - `curves`, one for each pair of objectives: `{"columns": [first, second], "steps": [[x, y], ...]}`. A design whose
-  first objective is below that of the next step has a second one of y or more, and none has a first one below the
-  first x. Proofs: `schedule.front_bounds`.
+  first objective is below the x of the next step has a second objective of at least y, and no design has a first
+  objective below the first x. Proofs: `schedule.front_bounds`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def write_front_files(
     certificate: Certificate | None = None,
     archive: Evaluated | None = None,
 ) -> None:
-    """Writes all files of a results folder but the figures and the checkpoint, all or none of them.
+    """Writes all files of a results folder except the figures and the checkpoint, all or none of them.
 
     Args:
         folder: from `files.prepare_folder`.
@@ -92,12 +92,12 @@ def write_front_files(
         history: rows with `HISTORY_COLUMNS`.
         config: everything needed to repeat the search; plain data.
         bounds: lower bounds of the scenario; default those for as many chiplets as the package has tiles.
-        certificate: what the front has of what could be there; without it there is no `bounds.json`.
-        archive: the front of all that was evaluated, where that is not the result: `archive.csv`, in the columns of
-            `front.csv`. Without it there is no such file.
+        certificate: how near the front is to its bounds, for `bounds.json`; without it there is no such file.
+        archive: the front of all evaluated designs, if it differs from the result, for `archive.csv` with the columns
+            of `front.csv`; without it there is no such file.
 
     Raises:
-        InputError: they cannot be written; the folder is as it was.
+        InputError: the files cannot be written; the folder is as it was.
     """
     files = {
         folder / "front.csv": front_csv(evaluated),
@@ -110,7 +110,7 @@ def write_front_files(
     if archive is not None:
         files[folder / ARCHIVE_FILE] = front_csv(archive)
     write_together(files)
-    # Those of an earlier search; its page showed what is no longer here.
+    # Files of an earlier search, and its report, which would be out of date.
     old = [name for name, content in ((BOUNDS_FILE, certificate), (ARCHIVE_FILE, archive)) if content is None]
     for name in (*old, PAGE_FILE):
         (folder / name).unlink(missing_ok=True)
@@ -119,12 +119,12 @@ def write_front_files(
 def write_search(
     folder: pathlib.Path, result: SearchResult, inputs: abc.Mapping[str, object], *, bulk: bool = False
 ) -> None:
-    """Writes the results folder of a search, its bounds too: all but the figures and the checkpoint.
+    """Writes all files of the results folder of a search, including its bounds, but not its figures and checkpoint.
 
     Args:
         folder: from `files.prepare_folder`.
-        result: what the search found.
-        inputs: what was named to it, for `config.yaml`; plain data.
+        result: the result of the search.
+        inputs: the inputs that the user named, for `config.yaml`; plain data.
         bulk: also write the front as arrays, `designs.npz`.
 
     Raises:
@@ -137,7 +137,7 @@ def write_search(
 
 
 def read_certificate(folder: pathlib.Path) -> Certificate | None:
-    """Reads `bounds.json` of a results folder; None where there is none: earlier versions wrote none.
+    """Reads `bounds.json` of a results folder; None if there is none, as in folders of early versions.
 
     Raises:
         InputError: the file is malformed.
@@ -153,5 +153,5 @@ def read_certificate(folder: pathlib.Path) -> Certificate | None:
         return Certificate.from_dict(document)
     except InputError as error:
         raise InputError(error.message, file=path, item=error.item, remedy=remedy) from None
-    except ValueError as error:  # steps that do not fall, or other curves
+    except ValueError as error:  # a curve is missing, is no staircase, or has other columns
         raise InputError(f"{error}", file=path, remedy=remedy) from None

@@ -1,4 +1,4 @@
-"""The results folder of a search read back: what its figures are drawn from."""
+"""Reads the results folder of a search, from which figures and reports are made."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from mohamjax.schedule.recommended import BuiltChiplet
 from mohamjax.unico.config import CODESIGN_FORMAT
 
 _REMEDY = "give the results folder of a search"
-_MOST = 1e100  # so that no sum or margin leaves the range of numbers
+_MOST = 1e100  # so that sums and margins stay within the range of floats
 _OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
 _HISTORY = ("generation", "evaluations", "seconds", "hypervolume", "front_size")
 _CODESIGN_HISTORY = ("batch", "evaluations", "seconds", "hypervolume", "front_size")
 
 
 Row = dict[str, Any]
-"""A line of a table by its header: numbers, and texts where a column is one."""
+"""A line of a table by its header, with values as numbers or texts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ResultFiles:
-    """What a results folder says of a search, but for its designs.
+    """The content of a results folder, except its designs.
 
     Attributes:
         folder: the folder.
-        front: rows of `front.csv`: `design_id` as text, objectives as numbers, counts of chiplets as integers, the
-            other columns as numbers where they are some.
+        front: rows of `front.csv`: `design_id` as text, objectives as numbers, counts of chiplets as integers, other
+            values as numbers if they are finite numbers, else as text.
         history: rows of `history.csv`, numbers.
         title: scenario, budget and seed.
-        config: `config.yaml`.
+        config: the content of `config.yaml`.
         kind: `search` or `codesign`.
-        certificate: of `bounds.json`; None where there is none.
+        certificate: the content of `bounds.json`; None if there is none.
         measures: names of the objectives that were searched.
-        offsets: what is added to them before their logarithms are taken.
+        offsets: numbers that are added to the objectives before their logarithms are taken.
     """
 
     folder: pathlib.Path
@@ -66,7 +66,7 @@ class ResultFiles:
 
     @property
     def mapped_again(self) -> bool:
-        """Whether layers were mapped again on chiplets that the search came to use, as far as its settings say so."""
+        """Whether the search mapped layers again for chiplets that it used; True unless its settings deny it."""
         remap = self.config.get("remap")
         return not isinstance(remap, dict) or bool(remap.get("every") or remap.get("polish"))
 
@@ -82,9 +82,9 @@ class ResultDesigns:
     """The designs of a results folder, evaluated again.
 
     Attributes:
-        file: `designs.json`.
-        rows: of `evaluate_designs`.
-        evaluated: the valid designs; None where there are none.
+        file: path of `designs.json`.
+        rows: rows from `evaluate_designs`.
+        evaluated: the valid designs; None if there are none.
     """
 
     file: pathlib.Path
@@ -93,14 +93,14 @@ class ResultDesigns:
 
     @functools.cached_property
     def place(self) -> dict[str, int]:
-        """Where each valid design stands in `evaluated`, by its `design_id` as text."""
+        """Index of each valid design in `evaluated`, by its `design_id` as text."""
         return {str(row["design_id"]): i for i, row in enumerate(row for row in self.rows if row["valid"])}
 
     def index(self, design_id: str) -> int:
-        """Where a design of `front.csv` stands in `evaluated`.
+        """Index of a design of `front.csv` in `evaluated`.
 
         Raises:
-            InputError: it is not in the file, or not valid.
+            InputError: the design is not in the file, or not valid.
         """
         if design_id not in self.place:
             reasons = [row["reason"] for row in self.rows if str(row["design_id"]) == design_id]
@@ -114,14 +114,16 @@ class ResultDesigns:
 
 
 def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",)) -> ResultFiles:
-    """Reads front.csv, history.csv, config.yaml, and bounds.json where there is one; of a robust search never.
+    """Reads front.csv, history.csv, config.yaml, and bounds.json if there is one.
+
+    Bounds are only read for a search over latency, energy and area that is not a robust one.
 
     Args:
         folder: the folder.
-        kinds: what it may hold the results of: `search`, `codesign`.
+        kinds: accepted kinds of results: `search`, `codesign`.
 
     Raises:
-        InputError: the folder or a file is missing, malformed or empty, or of another kind.
+        InputError: the folder or a file is missing, malformed or empty, or the results are of another kind.
     """
     folder = pathlib.Path(folder)
     if not found(folder, folder=True):
@@ -138,7 +140,7 @@ def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",))
         title=_title(config, folder / "config.yaml"),
         config=config,
         kind=kind,
-        # Bounds are of one application model.
+        # Bounds hold for a single application model.
         certificate=read_certificate(folder) if measures == DEFAULT and "robust" not in config else None,
         measures=measures,
         offsets=offsets,
@@ -173,10 +175,11 @@ def built_in(folder: str | pathlib.Path, design_id: object) -> list[BuiltChiplet
 
     Args:
         folder: the folder.
-        design_id: of the design.
+        design_id: identifier of the design.
 
     Returns:
-        In their order on the mesh; none where the folder has no such file, or the file no such design, or no sizes.
+        The chiplets in their order on the mesh; empty if the folder has no such file, or the file no such design, or
+        some chiplet states no sizes.
 
     Raises:
         InputError: the file is not what a search writes.
@@ -199,10 +202,10 @@ def built_in(folder: str | pathlib.Path, design_id: object) -> list[BuiltChiplet
 
 
 def roles_in(folder: str | pathlib.Path) -> dict[str, str]:
-    """The designs that the summary of a search names, such as `knee`: their `design_id` by that name.
+    """The `design_id` of each design that has a role in the summary of a search, such as `knee`, by its role.
 
     Args:
-        folder: a results folder; there are no names in any other.
+        folder: a results folder; for any other folder the result is empty.
 
     Raises:
         InputError: a file of the folder is malformed.
@@ -216,14 +219,14 @@ def roles_in(folder: str | pathlib.Path) -> dict[str, str]:
 
 
 def design_called(file: str | pathlib.Path, wanted: str) -> str:
-    """The `design_id` that somebody means who names a design of a file: by it, or by a name such as `knee`.
+    """The `design_id` of a design that a user names by it or by a role such as `knee`.
 
     Args:
-        file: `designs.json` of a results folder, or any other file, whose designs have no names but their own.
-        wanted: the name.
+        file: `designs.json` of a results folder, or any other file, whose designs have no roles.
+        wanted: the `design_id` or role.
 
     Raises:
-        InputError: the file is that of a results folder, which knows no such design.
+        InputError: the file is that of a results folder, and `wanted` is neither a number nor a role there.
     """
     file = pathlib.Path(file)
     if wanted.isdecimal() or file.name != "designs.json":
@@ -246,7 +249,7 @@ def evaluate_results(files: ResultFiles, *, technology: Technology | None = None
 
     Args:
         files: from `read_results`.
-        technology: energy and area tables of the designs; default those that the results hold, or the packaged ones.
+        technology: energy and area tables of the designs, see `read_designs`.
 
     Raises:
         InputError: designs.json cannot be read, or front.csv lacks some of its designs.
@@ -265,7 +268,7 @@ def evaluate_results(files: ResultFiles, *, technology: Technology | None = None
 
 
 def _text(path: pathlib.Path) -> str:
-    """A text file that a search wrote: whole, for such files end in a line break."""
+    """The text of a file that a search wrote; raises InputError if it does not end in a line break, so is cut off."""
     text = read_text(path, "results folder")
     if not text.endswith("\n"):
         raise InputError(
@@ -277,7 +280,7 @@ def _text(path: pathlib.Path) -> str:
 
 
 def _number(text: str) -> float | str:
-    """A text as a number if it is a finite one."""
+    """A text as a number if it is a finite number; otherwise the text."""
     try:
         value = float(text)
     except ValueError:
@@ -286,10 +289,10 @@ def _number(text: str) -> float | str:
 
 
 def _table(path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = (), *, others: bool = False) -> list[Row]:
-    """Rows of a CSV file: `columns` as finite numbers, `names` as text, on request others as what they are.
+    """Rows of a CSV file: `columns` as finite numbers, `names` as text, and with `others` all others by `_number`.
 
     Raises:
-        InputError: a column or all rows are missing, or a value is no number.
+        InputError: a column or all rows are missing, or a value is not a finite number.
     """
     header, lines = read_table(_text(path), path)
     missing = [c for c in (*names, *columns) if c not in header]
@@ -319,7 +322,7 @@ def _table(path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = ()
 
 
 def _measures(config: abc.Mapping[str, Any], path: pathlib.Path) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """What was searched, and the offsets; latency, energy and area where nothing is said of it."""
+    """Names and offsets of the objectives; by default latency, energy and area, and 0."""
     inner = config.get("search")
     names = inner.get("objectives", DEFAULT) if isinstance(inner, dict) else DEFAULT
     if not isinstance(names, list | tuple) or len(names) not in (2, 3):
@@ -337,7 +340,7 @@ def _measures(config: abc.Mapping[str, Any], path: pathlib.Path) -> tuple[tuple[
 
 
 def _front(path: pathlib.Path, measures: Sequence[str] = DEFAULT) -> list[Row]:
-    """Rows of `front.csv`."""
+    """Reads and checks the rows of `front.csv`."""
     columns = dict.fromkeys((*_OBJECTIVES, *(measure_named(name).column for name in measures), "n_chiplets"))
     rows = _table(path, tuple(columns), ("design_id",), others=True)
     for number, row in enumerate(rows, start=2):
@@ -359,14 +362,14 @@ def _front(path: pathlib.Path, measures: Sequence[str] = DEFAULT) -> list[Row]:
 
 
 def _config(path: pathlib.Path) -> tuple[dict[str, Any], str]:
-    """`config.yaml`, and whether it is of a `search` or a `codesign`."""
+    """The content of `config.yaml`, and whether it is of a `search` or a `codesign`."""
     _text(path)
     config = read_yaml(path)
     return config, "codesign" if config.get("format") == CODESIGN_FORMAT else "search"
 
 
 def _title(config: abc.Mapping[str, Any], path: pathlib.Path) -> str:
-    """Scenario, budget and seed."""
+    """Scenario, budget and seed as one line."""
     inner = config.get("search")
     said = {**inner, **config} if isinstance(inner, dict) else config
     for key in ("scenario", "budget", "seed"):

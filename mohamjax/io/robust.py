@@ -1,12 +1,12 @@
-"""The results folder of a robust search (docs/formats.md): beside the files of any search those of the models.
+"""The results folder of a robust search (docs/formats.md): the files of any search, and those of the models.
 
-- `front.csv`: one row per package, its objectives are those over the models;
-- `designs.json`: the packages with the schedules of the nominal model, `designs_MODEL.json` with those of every other
-  one, held-out models on the packages that they run on; `design_id` is that of `front.csv` in all of them;
-- `robust.csv`: one row per package and model, and before them those over all searched models:
-  `front,design_id,model,role,latency_s,energy_J,area_mm2,runs,reason`. The front is `robust`, or `nominal` for packages
+- `front.csv`: one row per package, with the objectives over all searched models;
+- `designs.json`: the packages with the schedules of the nominal model; `designs_MODEL.json`: those of every other
+  model, for a held-out model only on the packages that it runs on. `design_id` in all of them is that of `front.csv`;
+- `robust.csv`: one row per package and model, preceded by rows for all searched models together:
+  `front,design_id,model,role,latency_s,energy_J,area_mm2,runs,reason`. `front` is `robust`, or `nominal` for packages
   that were found for the nominal model alone;
-- `price.csv`: one row per model, `model,role,price` (`robust.price`) and how many packages it runs on;
+- `price.csv`: one row per model, with `model,role,price` (`robust.price`) and the numbers of packages that it runs on;
 - `nominal/`: the results folder of the search for the nominal model.
 """
 
@@ -36,7 +36,7 @@ from mohamjax.search.stores import HISTORY_COLUMNS
 ROBUST_FILE, PRICE_FILE, NOMINAL_FOLDER = "robust.csv", "price.csv", "nominal"
 _NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", BOUNDS_FILE)
 _ROLES = ("all", "nominal", "searched", "held out")
-_MOST = 1e100  # the limit of front.csv too
+_MOST = 1e100  # the same limit as for front.csv
 _COLUMNS = ("front", "design_id", "model", "role", *OBJECTIVES, "runs", "reason")
 
 
@@ -52,7 +52,7 @@ def package_rows(front: RobustFront) -> list[dict[str, object]]:
 
 
 def robust_rows(result: RobustResult) -> list[dict[str, object]]:
-    """The rows of `robust.csv`, one per package and model; the first model is all of those that were searched for."""
+    """The rows of `robust.csv`, one per package and model; first of each front those over all searched models."""
     front, nominal = result.front, result.nominal
     roles = [*result.ensemble.roles, *["held out"] * len(front.held_out)]
     parts = [("robust", front.objectives, [*map(Served.everywhere, front.models), *front.held_out])]
@@ -72,7 +72,7 @@ def robust_rows(result: RobustResult) -> list[dict[str, object]]:
 
 
 def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]]:
-    """The rows of `price.csv`, one per model; no price where there is no nominal front."""
+    """The rows of `price.csv`, one per model; the price is empty where it is NaN, as without a nominal front."""
     rows = []
     for one in comparisons:
         runs, known = one.runs, one.price
@@ -91,18 +91,18 @@ def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]]:
 
 
 def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc.Mapping[str, object]) -> None:
-    """Writes all files of the folder but figures and checkpoints.
+    """Writes all files of a robust search's results folder, except figures and checkpoints.
 
-    What an earlier search left there and this one does not have is removed: `bounds.json`, `designs_MODEL.json` of
-    other models, and the files of `nominal/`.
+    Files of an earlier search that this one does not have are removed: `bounds.json`, the report, `designs_MODEL.json`
+    of other models, and the files of `nominal/`.
 
     Args:
         folder: from `files.prepare_folder`.
-        result: of `robust_search`.
+        result: from `robust_search`.
         config: everything needed to repeat the search; plain data.
 
     Raises:
-        InputError: they cannot be written; the folder is as it was, but for `nominal/`.
+        InputError: the files cannot be written; the folder is as it was, except for `nominal/`.
     """
     ensemble, front = result.ensemble, result.front
     files: dict[pathlib.Path, str] = {
@@ -125,7 +125,7 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
         inner.mkdir(exist_ok=True)
         write_front_files(inner, alone.front, alone.history, alone.config)
     write_together(files)
-    for name in (BOUNDS_FILE, PAGE_FILE):  # of one application model
+    for name in (BOUNDS_FILE, PAGE_FILE):  # of a search for a single application model
         (folder / name).unlink(missing_ok=True)
     for file in folder.glob("designs_*.json"):
         if file not in files:
@@ -135,7 +135,7 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
 
 
 def _remove_nominal(folder: pathlib.Path) -> None:
-    """Removes the files that a search for the nominal model writes, and the folder if it holds nothing else."""
+    """Removes the files that a search for the nominal model writes, and the folder if nothing else is in it."""
     if not found(folder, folder=True):
         return
     for name in _NOMINAL_FILES:
@@ -148,7 +148,7 @@ def _remove_nominal(folder: pathlib.Path) -> None:
 
 
 def read_comparisons(folder: pathlib.Path) -> list[Comparison]:
-    """The comparisons of a results folder, from `robust.csv`.
+    """Reads the comparisons of a results folder from `robust.csv`, one for each model and role.
 
     Args:
         folder: the folder.

@@ -1,7 +1,7 @@
-"""Mappings on given architectures, in and out, in the formats of the Timeloop reference data.
+"""Reads mappings on given architectures and writes predictions, in the formats of the Timeloop reference data.
 
-`architectures.json` describes machines with their energies and areas, a samples file (`.jsonl`, also gzipped) holds one
-(architecture, layer, mapping) per line; the predictions have the fields that Timeloop's statistics have there.
+`architectures.json` describes machines with their energies and areas. A samples file (`.jsonl`, may be gzipped) holds
+one (architecture, layer, mapping) per line. Predictions have the fields of Timeloop's statistics in that data.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from mohamjax.workload.layer import WorkloadShape
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-    """A mapping that cannot be read, which has its place among those that can.
+    """A mapping that cannot be read; it keeps its place among the samples.
 
     Attributes:
-        id: as of a sample.
-        error: what is wrong.
+        id: its identifier, like that of a sample.
+        error: what is wrong with it.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Unread:
 
 
 class _Fields:
-    """A JSON object whose fields are fetched with a complaint that names file, item and key."""
+    """A JSON object with checked access to its fields; error messages name file, item and key."""
 
     def __init__(self, data: dict[str, Any], file: object, item: str) -> None:
         self.data, self.file, self.item = data, file, item
@@ -90,7 +90,7 @@ class _Fields:
 
 
 def _level(fields: _Fields) -> dict[str, object]:
-    """The machine fields of one level of an architectures file."""
+    """The fields of `Machine` for one level of an architectures file."""
     keep = fields.get("keep_default")
     if not isinstance(keep, list) or any(name not in DATA_SPACES for name in keep):
         raise fields.error(
@@ -125,7 +125,7 @@ def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
         Architectures by name, all padded to the same number of levels.
 
     Raises:
-        InputError: the file is unreadable, a key is missing or has an impossible value, a name comes twice.
+        InputError: the file is unreadable, a key is missing or has an impossible value, or a name occurs twice.
     """
     document = _Fields(read_json(path), path, "top level")
     entries = document.get("architectures")
@@ -161,11 +161,12 @@ def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
 
 
 _LAYER_KEYS = ("shape", *"RSPQCKN", "wstride", "hstride", "wdil", "hdil", "name", "groups")
-"""Of a sample's layer; the last two are for people, as further keys are. A misspelt stride would pass for one of 1."""
+"""Keys of a sample's layer; the last two and other keys are informational. Near misses of these keys are refused, as a
+misspelt stride would otherwise count as 1."""
 
 
 def _shape(layer: _Fields) -> WorkloadShape:
-    """A layer of the reference format; depthwise channels go from C to G."""
+    """The shape of a layer in the reference format; channels of a depthwise layer move from C to G."""
     for key in layer.data:
         if key not in _LAYER_KEYS and closest(key, _LAYER_KEYS) is not None:
             raise layer.error(key, f"unknown key {key!r}", suggestion(key, _LAYER_KEYS))
@@ -232,7 +233,7 @@ def _sample(row: _Fields, architectures: dict[str, Architecture], called: str) -
 
 
 def sample_entries(path: str | pathlib.Path, architectures: dict[str, Architecture]) -> Iterator[Sample | Unread]:
-    """As `read_samples`, where a line that is wrong is an entry with its reason, and spoils no other."""
+    """Like `read_samples`, but yields an `Unread` for a wrong line and goes on."""
     for number, line in read_lines(path, ".jsonl file"):
         name = item = f"line {number}"
         try:
@@ -247,15 +248,15 @@ def read_samples(path: str | pathlib.Path, architectures: dict[str, Architecture
     """Reads a samples file, line by line.
 
     Args:
-        path: JSON lines, gzipped or not; each with `id`, `arch`, `layer`, `mapping` as the reference README says.
+        path: JSON lines, gzipped or not, each with `id`, `arch`, `layer`, `mapping` as in the reference README.
         architectures: From `read_architectures`.
 
     Yields:
         Samples in the order of the file.
 
     Raises:
-        InputError: the file is unreadable; a line is no JSON, names something unknown, or its factors do not multiply
-            to the layer's bounds.
+        InputError: the file is unreadable; a line is no JSON or names something unknown; or the product of the factors
+            of a dimension is not its bound.
     """
     for entry in sample_entries(path, architectures):
         if isinstance(entry, Unread):
@@ -264,7 +265,7 @@ def read_samples(path: str | pathlib.Path, architectures: dict[str, Architecture
 
 
 def _input_groups(sample: Sample, spread: np.ndarray, level: int) -> dict[int, int]:
-    """Groups of a level's children that share their inputs: how many (scatter) of each size (multicast)."""
+    """Groups of a level's children that share inputs: number of groups (scatter) by their size (multicast)."""
     child = np.prod(sample.mapping.temporal[:level], axis=0) * np.prod(sample.mapping.spatial[:, :level], axis=(0, 1))
     sizes = np.array([spread[K]])
     for (d, e), stride, dilation in zip(WINDOWS, sample.shape.stride, sample.shape.dilation, strict=True):
@@ -279,8 +280,8 @@ def _input_groups(sample: Sample, spread: np.ndarray, level: int) -> dict[int, i
 def _traffic(result: Evaluation, sample: Sample, level: int) -> dict[str, object]:
     """What enters the network below a level, per data space and size of multicast group.
 
-    Hops are known of all groups together, so that an entry of several has none (null); neither do entries exist where
-    link transfers change the groups.
+    Hops are only known for all groups together, so they are null where groups have several sizes. The entries of a data
+    space are null where link transfers change its groups.
     """
     counts, reduces = result.counts, sample.architecture.machine.reduces[level]
     spread = np.prod(sample.mapping.spatial[:, level].astype(np.int64), axis=0)
@@ -301,17 +302,17 @@ def _traffic(result: Evaluation, sample: Sample, level: int) -> dict[str, object
         for members, number in sizes.items():
             sent = words / groups * number
             if v == 2 and not reduces:
-                # A memory that does not add by itself sends the old sum and gets the new one.
+                # A memory that cannot add by itself sends the old sum and receives the new one.
                 sent = 2 * sent - counts.partition[level, v]
             entries.append([members, number, whole(sent), whole(hops) if len(sizes) == 1 else None])
         ingresses.append(entries)
     words = counts.network[level].copy()
     if not reduces:
-        # Both are of what enters the network; MACs just under such a memory that hand on sums have no classes.
+        # Reductions and hops count what enters the network; MACs under such a memory that hand on sums have no classes.
         words[2] = 2 * words[2] - counts.partition[level, 2]
     reductions = (max(classes[2]) - 1) * words[2]
     if counts.link_transfers[level, 2] > 0:
-        # Partial sums that MACs hand on are not added on the network; all others are, down to one per group.
+        # The network adds all partial sums down to one per group, except those that MACs hand on to each other.
         summed = counts.delivered[level, 2] * children - counts.link_transfers[level, 2]
         reductions = summed - counts.ingress[level, 2]
     return {
@@ -323,7 +324,7 @@ def _traffic(result: Evaluation, sample: Sample, level: int) -> dict[str, object
 
 
 def _statistics(result: Evaluation, area_um2: float, sample: Sample) -> dict[str, object]:
-    """The `out` object of an accepted sample, from its evaluation in NumPy arrays of float64."""
+    """The `out` object of an accepted sample, from its evaluation as float64 NumPy arrays."""
     counts, cycles, energy = result.counts, result.cycles, result.energy
     architecture, machine = sample.architecture, sample.architecture.machine
     compute, total = counts.compute_cycles, cycles.total
@@ -391,7 +392,7 @@ def _statistics(result: Evaluation, area_um2: float, sample: Sample) -> dict[str
 
 
 def _answer(name: str, out: dict[str, object] | None, reject: dict[str, str | None] | None = None) -> dict[str, object]:
-    """What is told of a sample: its statistics, or the level and reason for which there are none."""
+    """The result row of a sample: its statistics, or the level and reason of its rejection."""
     return {"id": name, "ok": reject is None, "reject": None if reject is None else [reject], "out": out}
 
 
@@ -411,7 +412,7 @@ def evaluate_samples(
     float32: bool = False,
     explain: str | None = None,
 ) -> dict[str, float]:
-    """Predicts every sample of a file; a rejected mapping is a result, not an error, and so is a line that is wrong.
+    """Predicts every sample of a file; rejected mappings and unreadable lines are results, not errors.
 
     Args:
         architectures_path: Architectures file; energies and areas come from it.
@@ -426,8 +427,8 @@ def evaluate_samples(
         As `report_samples`.
 
     Raises:
-        InputError: a file cannot be read or written, `out_path` is one that is read, or no line of the samples can be
-            read.
+        InputError: a file cannot be read or written, `out_path` is one of the input files, or no line of the samples
+            can be read.
     """
     keep_inputs(out_path, [architectures_path, samples_path])
     architectures = read_architectures(architectures_path)
@@ -446,10 +447,10 @@ def report_samples(
     float32: bool = False,
     explain: str | None = None,
 ) -> dict[str, float]:
-    """Predicts samples and writes what comes out.
+    """Predicts samples and writes the results.
 
     Args:
-        entries: At least one sample, and mappings that could not be read, which are rows with their reason.
+        entries: At least one sample, and mappings that could not be read, which become rows with the reason.
         out_path: Predictions, one JSON object per line: `id`, `ok`, `reject` (a list of `level` and `reason`, null if
             none) and `out` (Timeloop's statistics, null if rejected); `-` is standard output.
         links: As in `predict`.
@@ -459,13 +460,13 @@ def report_samples(
             standard output (standard error if that takes the predictions).
 
     Returns:
-        `samples`, `accepted`, `rejected` (those that could not be read too), `seconds`.
+        Numbers of `samples`, `accepted` and `rejected` (including those that could not be read), and `seconds`.
 
     Warns:
-        UserWarning: some entries could not be read; an id comes twice.
+        UserWarning: some entries could not be read, or an id occurs twice.
 
     Raises:
-        InputError: none of the entries could be read; the predictions cannot be written.
+        InputError: none of the entries could be read, or the predictions cannot be written.
     """
     began = time.perf_counter()
     unread = [entry for entry in entries if isinstance(entry, Unread)]

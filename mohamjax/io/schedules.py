@@ -1,10 +1,10 @@
 """Schedules in files, and their evaluation by the fluid model.
 
-Format `fluid-schedule/1` (JSON): `cases`, each one schedule with its costs written out:
+Format `fluid-schedule/1` (JSON): `cases`, each one schedule with explicit costs:
 
 - `name`; `duration`, `bytes`, `predecessors`, `accelerator` (index), one entry per job; `order`, all jobs by priority;
 - `resource_bandwidth`, bytes per time unit; `resources_of_accelerator`, a list of resource indices per accelerator;
-- optional: `resource_names`; `jobs` and `accelerators`, their numbers. Other keys are left alone.
+- optional: `resource_names`; `jobs` and `accelerators`, how many there are. Other keys are ignored.
 
 The result is `{"format": "fluid-schedule/1", "cases": [{"name", "start", "end", "makespan"}]}`.
 
@@ -12,23 +12,24 @@ Format `job-table/1` (JSON): costs per job and accelerator, and any number of sc
 
 - `time_unit`: `"cycles"` (the default) or `"s"`; bandwidths are in bytes per time unit;
 - `resources`: list of `{"name", "bandwidth"}`; null is unlimited;
-- `accelerators`: list of `{"name", "resources"}`, the resources that its off-chip traffic passes;
+- `accelerators`: list of `{"name", "resources"}`, the resources that the accelerator's off-chip traffic passes;
 - `jobs`: list of `{"name", "duration", "bytes", "energy_J", "predecessors"}`. The three costs are lists with an entry
-  per accelerator, or one number for all of them. A `duration` of null means that the job cannot run there; `energy_J`
-  is left out of all jobs or of none; `predecessors` may be left out. Optional, for G#: `tenant` (a name), `weight` (1),
-  `deadline` (time units; null: none) and `target`, the place at which the job should end (of all jobs or of none);
-- `schedules`: list of `{"name", "order", "accelerator"}`: all jobs by priority, and where each job runs: a list in the
-  order of `jobs`, whatever `order` is, or a mapping from job to accelerator.
+  per accelerator, or one number for all of them. A `duration` of null means that the job cannot run there. Either all
+  jobs have `energy_J` or none; `predecessors` may be left out. Optional, for G#: `tenant` (a name), `weight` (default
+  1), `deadline` (time units; null: none) and `target`, the place at which the job should end (for all jobs or none);
+- `schedules`: list of `{"name", "order", "accelerator"}`: `order` lists all jobs by priority; `accelerator` says where
+  each job runs, as a list in the order of `jobs` (not of `order`) or as a mapping from job to accelerator.
 
-Jobs, accelerators and resources are referred to by name or 0-based number. The result, with timelines also `start` and
-`end` of each job, is `{"format": "job-table/1", "time_unit", "schedules": [{"name", "makespan", "energy_J"}]}`.
+Jobs, accelerators and resources are referred to by name or 0-based number. The result is
+`{"format": "job-table/1", "time_unit", "schedules": [{"name", "makespan", "energy_J"}]}`, with timelines also `start`
+and `end` of each job.
 
 With timelines, both results have `stall` (time lost to shared bandwidth) and `slowed` (per job a list of
 `{"start", "end", "rate", "resource"}`) for every schedule.
 
 Times are in the time unit of the input. A schedule that breaks a rule (a job ordered twice, a dependency that the order
-cannot keep, ...) is a row with a makespan of null and the `reason`, which names its place; the others go on. A file
-that cannot be read, or a table that breaks one, is an error, and nothing is written then.
+cannot keep, ...) becomes a row with a makespan of null and a `reason` that names the place of the error; the others are
+evaluated. If a file cannot be read, or its table breaks a rule, that is an error, and nothing is written.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ from mohamjax.schedule.segments import Segment, segments
 
 
 def _cycle(before: Sequence[Sequence[int]]) -> list[int]:
-    """A cycle of jobs that wait for each other, each for the next; empty where there is none."""
+    """A cycle of jobs, each of which waits for the next one; empty if there is none."""
     count = [len(set(b)) for b in before]
     after: list[list[int]] = [[] for _ in before]
     for job, waits in enumerate(before):
@@ -96,7 +97,7 @@ def _cycle(before: Sequence[Sequence[int]]) -> list[int]:
 def _predecessors(
     rows: Sequence[Sequence[int | str]], names: abc.Mapping[str, int] | int, places: Sequence[Place]
 ) -> tuple[tuple[int, ...], ...]:
-    """Predecessor lists, checked: jobs that exist, no cycle."""
+    """Predecessors of each job as numbers; raises InputError for jobs that do not exist and for cycles."""
     result = tuple(tuple(place.numbers(row, names, "job")) for row, place in zip(rows, places, strict=True))
     cycle = _cycle(result)
     if cycle:
@@ -112,11 +113,11 @@ def _check_order(
     predecessors: Sequence[Sequence[int]],
     labels: Sequence[int | str],
 ) -> None:
-    """Refuses an order in which jobs wait for each other: accelerators run theirs in this order and no other."""
+    """Raises InputError if jobs would wait for each other, as each accelerator runs its jobs strictly in this order."""
     place = {job: i for i, job in enumerate(order)}
     late = [(job, p) for job in order for p in predecessors[job] if place[p] > place[job]]
     if not late:
-        return  # topological: the first job of the order can always run
+        return  # the order is topological
     waits = [list(p) for p in predecessors]
     last: dict[int, int] = {}
     for job in order:
@@ -135,7 +136,7 @@ def _check_order(
 
 @dataclasses.dataclass(frozen=True)
 class _Case:
-    """One schedule with its costs written out."""
+    """One schedule with explicit costs."""
 
     duration: np.ndarray
     bytes: np.ndarray
@@ -191,14 +192,18 @@ def _broken(name: int | str, reason: str) -> dict[str, object]:
 
 
 def read_case(value: object, at: Place) -> _Case:
-    """One case of a `fluid-schedule/1` document, at some place of a file; raises InputError."""
+    """Reads one case of a `fluid-schedule/1` document at a place in a file; raises InputError."""
     return _case(at.form(value, CaseForm), at)
 
 
 def simulate_cases(
     cases: Sequence[_Case], block: int, *, float32: bool = False, devices: Devices | None = None
 ) -> tuple[np.ndarray, list[str]]:
-    """Makespans of cases `[n]`, and why each that does not end does not; in blocks of one size over the devices."""
+    """Makespans of cases and why a case never ends, computed in blocks of one size over the devices.
+
+    Returns:
+        `[n]` float, NaN for a case that never ends, and n reasons, empty for the others.
+    """
     makespan, told = np.full(len(cases), np.nan), [""] * len(cases)
     buckets: dict[int, list[int]] = {}
     for i, case in enumerate(cases):
@@ -217,7 +222,7 @@ def simulate_cases(
 
 
 def _cases(document: abc.Mapping[str, object], file: object) -> Iterator[Entry[_Case]]:
-    """The cases of a `fluid-schedule/1` document, of different names."""
+    """The cases of a `fluid-schedule/1` document, each with its name; a broken one is its error."""
     read_form(without_entries(document, "cases"), FluidForm, file=file)
     return entries_of(document, "cases", file, read_case)
 
@@ -232,7 +237,7 @@ def _refuse_instant_traffic(at: Place, duration: np.ndarray, traffic: np.ndarray
         )
 
 
-_MOST_ASKED = 1e30  # bytes per time unit that a job may ask for: single precision holds it
+_MOST_ASKED = 1e30  # most bytes per time unit that a job may ask for; within the range of single precision
 
 
 def _power_of_two(least: int, value: int) -> int:
@@ -281,7 +286,7 @@ def _slowed(found: Sequence[Sequence[Segment]], resources: Sequence[str]) -> lis
 
 
 def unfinished(reason: int, float32: bool) -> str:
-    """Why a schedule does not end, by its number in `REASONS`, and what to do about it."""
+    """Why a schedule never ends, by its index into `REASONS`, and what to do about it."""
     remedy = "compute in double precision" if float32 else "write numbers that lie closer together"
     return f"{REASONS[reason]}; {remedy}"
 
@@ -299,10 +304,10 @@ def _evaluate_fluid(
             cases[i] = case
     buckets: dict[int, list[int]] = {}
     for i, case in cases.items():
-        # Few sizes, so that few programs are compiled: short schedules are cheap at any padding.
+        # Few sizes keep the number of compiled programs small; padding costs little for short schedules.
         buckets.setdefault(_power_of_two(64, len(case.duration)), []).append(i)
     for jobs, members in sorted(buckets.items()):
-        # What is too large for single precision becomes infinite, never ends, and is told below.
+        # Numbers too large for single precision become infinite; such a schedule never ends, which is reported below.
         with jax.enable_x64(not float32), np.errstate(over="ignore"):
             found = _bucket([cases[i] for i in members], jobs, np.float32 if float32 else np.float64)
         for row, i in enumerate(members):
@@ -336,7 +341,7 @@ def _evaluate_fluid(
 
 
 def _costs(costs: Any, accelerators: int, at: Place) -> list[float]:
-    """One number per accelerator; +inf where null says that the job cannot run."""
+    """One number per accelerator; +inf for null, where the job cannot run."""
     listed = costs if isinstance(costs, list) else [costs] * accelerators
     at.check_length(listed, accelerators, "accelerator")
     return [math.inf if cost is None else cost for cost in listed]
@@ -347,10 +352,10 @@ def _numbered(names: abc.Iterable[str]) -> dict[str, int]:
 
 
 def read_job_table(document: abc.Mapping[str, object], file: object) -> JobTable:
-    """The table of a `job-table/1` document, whatever its schedules are.
+    """The table of a `job-table/1` document; its schedules are not looked at.
 
     Raises:
-        InputError: something in it breaks the format; the error names the item.
+        InputError: the table breaks the format; the error names the item.
     """
     return _table(read_form(without_entries(document, "schedules"), JobTableForm, file=file), Place(file))
 
@@ -402,7 +407,7 @@ def _table(form: JobTableForm, top: Place) -> JobTable:
 
 
 def _goals(rows: abc.Sequence[JobForm], top: Place) -> dict[str, Any]:
-    """What tenants want of the jobs of a table; nothing where no job says it."""
+    """Tenants, weights, deadlines and targets for `JobTable`; None for each that no job states."""
 
     def given(key: str, silent: object) -> tuple[Any, ...] | None:
         values = [getattr(row, key) for row in rows]
@@ -436,18 +441,18 @@ class TableSchedules:
         self._before, self._after = np.asarray(edges, int).reshape(-1, 2).T
 
     def read(self, value: object, at: Place) -> tuple[np.ndarray, np.ndarray]:
-        """Order and accelerator of all jobs, `[N]` int each; raises InputError where the schedule breaks a rule.
+        """Order and accelerator of all jobs, `[N]` int each; raises InputError if the schedule breaks a rule.
 
         Args:
-            value: the schedule, as JSON has it.
-            at: its place, for complaints.
+            value: the schedule as plain JSON data.
+            at: its place, for error messages.
         """
         refuse_misspelt(value, OrderForm, file=at.file, where=at.path)
         sound = self._sound(value)
         return self._checked(value, at) if sound is None else sound
 
     def _sound(self, value: object) -> tuple[np.ndarray, np.ndarray] | None:
-        """A schedule of numbers whose order is topological; None for any other, sound or not."""
+        """Fast path: a valid schedule of numbers whose order is topological; None for any other, valid or not."""
         if not isinstance(value, dict):
             return None
         rows = [value.get(key) for key in ("order", "accelerator")]
@@ -465,7 +470,7 @@ class TableSchedules:
         return None if late or not np.isfinite(self.table.duration[np.arange(count), where]).all() else (order, where)
 
     def _checked(self, value: object, at: Place) -> tuple[np.ndarray, np.ndarray]:
-        """As `read`, of any schedule."""
+        """Like `read`, for any schedule, with full error messages."""
         form, table, jobs = at.form(value, OrderForm), self.table, self._jobs
         own = at.at("accelerator")
         keys, named = self._assigned(form.accelerator, own)
@@ -485,7 +490,7 @@ class TableSchedules:
     def _assigned(
         self, given: Sequence[int | str] | abc.Mapping[str, int | str], at: Place
     ) -> tuple[Sequence[int | str], Sequence[int | str]]:
-        """Keys of the accelerators of a schedule in its file, and what stands there, in the order of the jobs."""
+        """Keys of the entries of a schedule's `accelerator`, and these entries, in the order of the jobs."""
         if not isinstance(given, abc.Mapping):
             return range(len(given)), given
         for name in given:
@@ -502,14 +507,14 @@ Placed: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
 def table_schedules(document: abc.Mapping[str, object], table: JobTable, file: object) -> list[Entry[Placed]]:
-    """The schedules of a `job-table/1` document over its table by name, each checked, or why it is broken."""
+    """The schedules of a `job-table/1` document over its table: name, and the checked schedule or its error."""
     if document.get("schedules") is None:
         return []
     return list(entries_of(document, "schedules", file, TableSchedules(table).read))
 
 
 def _table_entries(document: abc.Mapping[str, object], file: object) -> tuple[JobTable, list[Entry[Placed]]]:
-    """A table, and the schedules over it, of which there must be a list."""
+    """The table of a document and the schedules over it; raises InputError if the document has no schedules."""
     table = read_job_table(document, file)
     if document.get("schedules") is None:
         raise Place(file, "schedules").error("is missing", "add the schedules to evaluate")
@@ -570,9 +575,9 @@ class ScheduleFile:
 
     Attributes:
         names: N names, in input order.
-        arguments: arguments of `simulate` by name, `[N, ...]` float64 or int NumPy arrays, padded to a common size.
-        jobs: jobs of each schedule; the rest of the arrays is padding.
-        table: the job table, where the file has one.
+        arguments: arguments of `simulate` by name, `[N, ...]` NumPy arrays, floats as float64, padded to a common size.
+        jobs: number of jobs of each schedule; the rest of the arrays is padding.
+        table: the job table, if the file has one.
     """
 
     names: tuple[str, ...]
@@ -585,7 +590,7 @@ class ScheduleFile:
         return len(self.names)
 
     def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        """The arguments of `simulate` for one schedule, by its place."""
+        """The arguments of `simulate` for the schedule at an index."""
         return {name: values[index] for name, values in self.arguments.items()}
 
 
@@ -593,7 +598,7 @@ def schedule_arrays(document: abc.Mapping[str, object], file: object) -> Schedul
     """The schedules of a `fluid-schedule/1` or `job-table/1` document.
 
     Raises:
-        InputError: it breaks its format, or holds no schedules.
+        InputError: the document breaks its format, or holds no schedules.
     """
     table = None
     if document["format"] == FLUID_FORMAT:
@@ -637,7 +642,7 @@ SCHEDULE_READERS: dict[
     FLUID_FORMAT: _evaluate_fluid,
     JOB_TABLE_FORMAT: _evaluate_job_table,
 }
-"""Per format, what evaluates a document: (document, file, float32, timelines) -> (result, summary)."""
+"""The function that evaluates documents of each format: (document, file, float32, timelines) -> (result, summary)."""
 
 
 def evaluate_schedules(
@@ -650,25 +655,25 @@ def evaluate_schedules(
     complain: Callable[[str], None] | None = None,
     document: dict[str, Any] | None = None,
 ) -> dict[str, object]:
-    """Evaluates the schedules of a file, in double precision unless told otherwise.
+    """Evaluates the schedules of a file, in double precision by default.
 
-    A broken schedule is a row that says why.
+    A broken schedule becomes a row with the reason.
 
     Args:
-        path: a file of one of the formats in `SCHEDULE_READERS`: JSON or JSON lines.
-        out: where the result goes, written atomically; standard output for None and `-`.
+        path: a JSON or JSON lines file in one of the formats of `SCHEDULE_READERS`.
+        out: file for the result, written atomically; standard output for None and `-`.
         float32: compute in single precision.
         timelines: also write when and by what each job is slowed (and when it runs, for job tables).
         ending: `json`; `jsonl`, a line per schedule; or `csv`, which has no times of jobs.
         complain: called with one line for every broken schedule.
-        document: what `read_document` made of the file; read here by default.
+        document: the result of `read_document` for the file; read here by default.
 
     Returns:
-        A summary: `format`, `schedules`, `jobs` (numbers; jobs of sound schedules), `precision`, and where schedules
-        are broken, `broken`, their number.
+        A summary: `format`, number of `schedules`, number of `jobs` of valid schedules, `precision`, and `broken`, the
+        number of broken schedules, if there are any.
 
     Raises:
-        InputError: the file cannot be read, is of no known format, or breaks its format; or `out` is that file, or
+        InputError: the file cannot be read, has an unknown format or breaks its format, or `out` is that file or
             cannot be written.
     """
     keep_inputs(out, [path])

@@ -1,4 +1,4 @@
-"""JSON schemas of the files that are read and written, made of the forms that the readers go by."""
+"""JSON schemas of the files that are read and written, generated from the readers' forms."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ FORMS: dict[str, type[Form | OpenForm]] = {
     "job-table/1-answer": forms.JobTableAnswerForm,
     "fluid-schedule/1-answer": forms.FluidAnswerForm,
 }
-"""Forms of whole files by name; an answer is what `evaluate schedules` writes, under the format of what it read."""
+"""Forms of whole files by name; an answer is what `evaluate schedules` writes for an input of that format."""
 
 
 def schema(name: str) -> dict[str, object]:
-    """The JSON schema (draft 2020-12) of a file.
+    """The JSON schema (draft 2020-12) of a file format.
 
-    It accepts what the readers take, but for what no schema can say: names that must differ, indices into other lists,
-    jobs that wait for each other, nests that do not fit.
+    It accepts what the readers accept, except that no schema can check that names differ, that indices into other lists
+    exist, that no jobs wait for each other, and that loop nests fit.
 
     Args:
-        name: of `FORMS`; a format may be named without its version, and `-` stand for `/`, as in the names of the
-            published files.
+        name: a name of `FORMS`; the version may be left out, and `-` may replace `/`, as in the names of the published
+            files.
 
     Raises:
         InputError: there is no such name.

@@ -1,13 +1,13 @@
-"""Timeloop's own YAML, read: architecture, problem, mapping, constraints, energy and area tables.
+"""Reads Timeloop's own YAML: architecture, problem, mapping, constraints, energy and area tables.
 
-Read is the subset that the loop-nest model covers: storage levels in one line from memory to MACs, in the form with
+The subset covered is that of the loop-nest model: storage levels in one line from memory to MACs, in the form with
 `subtree` and `local` (versions 0.2 and 0.3) or with `nodes` (0.4); a convolution over the dimensions G, N, K (or M), C,
 P, Q, R, S, or a depthwise one; mappings with perfect factors; constraints that bound factors, fix orders and bypass.
-Whatever would change a result and is not understood is an error, never passed over: networks, compound components,
+Anything that would change a result but is not covered is an error and never ignored: networks, compound components,
 expressions, clusters, multiple buffering, sparse optimisations, several problems.
 
-One extension, which `timeloop_writer` uses and explains: dimensions H, B, L, D beside G, N, K, C stand for a second
-part of theirs, so that both can run along X and Y of one level.
+There is one extension, which `timeloop_writer` uses and explains: the dimensions H, B, L, D are second parts of G, N,
+K, C, so that the two parts can run along X and Y of one level.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _TABLES = {"ERT": "energies", "ART": "areas"}
 
 @dataclasses.dataclass(frozen=True)
 class TimeloopInput:
-    """What the files held; None for what they did not.
+    """The content of Timeloop files; None for parts that they do not have.
 
     Attributes:
-        architecture: The machine; energies and areas from the tables, those of wires from the attribute
-            `energy-per-hop` of the level above them; 0 without.
-        shape: The layer; a depthwise one has its channels on G.
+        architecture: The machine. Energies and areas come from the tables, wire energies from the attribute
+            `energy-per-hop` of the level above the wires; missing ones are 0.
+        shape: The layer; a depthwise one has its channels in G.
         mapping: The loop nest, NumPy arrays.
         constraints: Limits of the map space, NumPy arrays. "= n" above 1 is read as "at most n", as everywhere here.
-        tables: Which of ERT (energies) and ART (areas) were there.
-        notes: Lines about what was passed over.
+        tables: Which of ERT (energies) and ART (areas) the files have.
+        notes: Lines about what was ignored or counts as 0.
     """
 
     architecture: Architecture | None = None
@@ -75,7 +75,7 @@ def _tagged(loader: yaml.constructor.SafeConstructor, suffix: str, node: yaml.Ma
 
 
 class _QuickLoader(QuickLoader):
-    """As `_Loader`."""
+    """Like `_Loader`, but faster."""
 
 
 _Loader.add_multi_constructor("!", _tagged)
@@ -83,14 +83,14 @@ _QuickLoader.add_multi_constructor("!", _tagged)
 
 
 _Files = abc.Mapping[pathlib.Path, abc.Mapping[str, object]]
-"""What YAML files hold, by top-level key; for a key of a file that cannot be read, why not (an `InputError`)."""
+"""The content of YAML files by top-level key; keys of a file that cannot be read have an `InputError` instead."""
 
 
 def _read(path: pathlib.Path) -> dict[str, object]:
     try:
         document = read_yaml(path, _QuickLoader)
     except InputError:
-        document = read_yaml(path, _Loader)  # which says better what is wrong
+        document = read_yaml(path, _Loader)  # has the better error messages
     if not document:
         raise InputError("holds no keys", file=path, remedy="give one of architecture, problem, mapping, constraints")
     for key in document:
@@ -105,19 +105,19 @@ def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
 
     Args:
         paths: Files with one or several of `architecture`, `problem`, `mapping`, constraints, `ERT` and `ART`; a
-            `mapper` is passed over.
+            `mapper` is ignored.
 
     Returns:
         `TimeloopInput`. A mapping or constraints need the architecture, a mapping also the problem.
 
     Raises:
-        InputError: A file is unreadable, or holds what is outside of the subset described at the top of this module.
+        InputError: A file is unreadable, or is outside the subset described at the top of this module.
     """
     return _together({path: _read(path) for path in map(pathlib.Path, paths)})
 
 
 def _lacking(architecture: Architecture | None, shape: WorkloadShape | None) -> tuple[str, str]:
-    """What a mapping lacks, and what to do about it."""
+    """An error message and remedy for a mapping without an architecture or a problem."""
     named = {"an architecture": architecture, "a problem": shape}
     absent = [name for name, part in named.items() if part is None]
     given = "" if len(absent) > 1 else f", and has {next(name for name in named if name not in absent)}"
@@ -127,7 +127,7 @@ def _lacking(architecture: Architecture | None, shape: WorkloadShape | None) -> 
 
 
 def _together(files: _Files) -> TimeloopInput:
-    """What files that belong together hold."""
+    """Reads the content of files that belong together; raises InputError."""
     parts: dict[str, tuple[At, Any]] = {}
     for path, document in files.items():
         for key, value in document.items():
@@ -174,7 +174,7 @@ def _together(files: _Files) -> TimeloopInput:
 def _mappings_of(paths: Sequence[str | pathlib.Path]) -> dict[str, _Files | InputError]:
     """The mappings of files and folders by name, in the order of the paths, each with the files that belong to it.
 
-    Files that are named belong to all mappings; of folders see `_mappings_of_folder`.
+    A file without a mapping that is named itself belongs to all mappings; for folders see `_mappings_of_folder`.
     """
     loose: dict[pathlib.Path, dict[str, object]] = {}
     result: dict[str, _Files | InputError] = {}
@@ -190,11 +190,11 @@ def _mappings_of(paths: Sequence[str | pathlib.Path]) -> dict[str, _Files | Inpu
 
 
 def _mappings_of_folder(folder: pathlib.Path) -> list[tuple[pathlib.Path, _Files | InputError]]:
-    """The mappings of a folder and of those below it, in the order of their names.
+    """The mappings of a folder and its subfolders, in the order of their names, each with its files or its error.
 
-    A mapping has the files of its own folder and, for what these do not hold, those of the folders around it. A file
-    that cannot be read is told as what is wrong with the mappings that have it; one that no mapping has stands among
-    them with its complaint, as does a mapping that cannot be read.
+    The files of a mapping are those of its own folder and, for parts missing there, those of the parent folders. A file
+    that cannot be read makes the mappings that need it fail. If no mapping needs it, or if it is a mapping itself, it
+    is an entry of its own, with its error.
     """
     rows: dict[pathlib.Path, abc.Mapping[str, object]] = {}
     result: dict[pathlib.Path, _Files | InputError] = {}
@@ -225,7 +225,7 @@ def _mappings_of_folder(folder: pathlib.Path) -> list[tuple[pathlib.Path, _Files
 
 
 def _keys(file: pathlib.Path) -> set[str]:
-    """The keys that a file which cannot be read seems to hold, from the beginnings of its lines."""
+    """The known keys that an unreadable file seems to have, judged by the beginnings of its lines."""
     try:
         text = read_text(file, "YAML file")
     except InputError:
@@ -234,7 +234,7 @@ def _keys(file: pathlib.Path) -> set[str]:
 
 
 def _called(file: pathlib.Path, folder: pathlib.Path, whole: bool) -> str:
-    """What a mapping of a folder is called: its path there, of a `mapping.yaml` that of its folder."""
+    """The name of a mapping in a folder: its relative path; for a `mapping.yaml` that of the folder it is in."""
     place = file.relative_to(folder)
     name = place.parent if file.name == "mapping.yaml" and len(place.parts) > 1 else place
     return str(folder / name if whole else name)
@@ -252,11 +252,11 @@ def evaluate_timeloop(
     """Predicts the mappings of Timeloop YAML files.
 
     Args:
-        paths: Files as `read_timeloop` takes them, one or several mappings with the architecture and the problem that
-            they share, or folders, such as `map --timeloop` writes, of mappings beside or below the files that
-            belong to them.
-        out_path: As in `report_samples`; the `id` is the name of the file with the mapping, in a folder its path there
-            (of a `mapping.yaml` that of its folder, which `index.csv` names).
+        paths: Files as `read_timeloop` takes them, with one or several mappings that share the architecture and the
+            problem; or folders, such as `map --timeloop` writes, with mappings beside or below the files that belong
+            to them.
+        out_path: As in `report_samples`. The `id` is the name of the mapping's file; in a folder, its relative path
+            (for a `mapping.yaml`, the path of its folder, as in `index.csv`).
         links: Count link transfers, as Timeloop does by default.
         first_fills: Fill outputs by the rule of Timeloop before 3.0.
         float32: Count in single instead of double precision.
@@ -266,12 +266,11 @@ def evaluate_timeloop(
         As `report_samples`.
 
     Warns:
-        UserWarning: an energy or area table is missing, so that its figures are 0; something was passed over.
+        UserWarning: an energy or area table is missing, so that its figures are 0, or something was ignored.
 
     Raises:
-        InputError: as `read_timeloop`, where no mapping can be read; there is no mapping; `out_path` is a file that is
-            read. One mapping of several that cannot be read, or that breaks constraints that are given too, is a row
-            with its reason.
+        InputError: as `read_timeloop`, if no mapping can be read; there is no mapping; or `out_path` is an input file.
+            If only some mappings cannot be read, or break the given constraints, they become rows with the reason.
     """
     keep_inputs(out_path, paths)
     listed = ", ".join(str(path) for path in paths)
@@ -306,7 +305,7 @@ def evaluate_timeloop(
 
 
 def _sample(name: str, files: _Files | InputError) -> tuple[TimeloopInput, Sample]:
-    """What the files of a mapping hold, and the mapping with its layer and machine; raises InputError."""
+    """The content of a mapping's files, and the mapping with its layer and machine; raises InputError."""
     if isinstance(files, InputError):
         raise files
     given = _together(files)
@@ -319,7 +318,7 @@ def _sample(name: str, files: _Files | InputError) -> tuple[TimeloopInput, Sampl
 
 
 def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, file: str) -> None:
-    """Complains about the first constraint that a mapping breaks."""
+    """Raises InputError for the first constraint that a mapping breaks."""
     m: object = mapping
     c: object = limits
     for i, name in enumerate(architecture.level_names):

@@ -1,4 +1,4 @@
-"""Timeloop's architectures with their energy and area tables, read as a machine."""
+"""Reads Timeloop's architectures with their energy and area tables as machines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mohamjax.io.timeloop_place import DIGITS, LARGEST_WHOLE, At, kept
 _RANGE = re.compile(r"^(?P<name>.+?)\s*\[\s*(?P<first>\d+)\s*\.\.\s*(?P<last>\d+)\s*\]$")
 
 
-# Timeloop looks for these words in the class of a component and passes over what has none of them.
+# Timeloop looks for these words in the class of a component and ignores components with none of them.
 _STORAGE = ("DRAM", "SRAM", "regfile", "smartbuffer", "storage")
 _COMPUTE = ("mac", "compute")
 _NETWORK = ("XY_NoC", "Legacy", "ReductionTree", "SimpleMulticast")
 
 
-# Attributes of a level by their names in the versions of the format, which write "-" or "_" between the words. Where
-# there are several, Timeloop takes the first.
+# Names of a level's attributes in the versions of the format, which write "-" or "_" between words. If a level has
+# several of one group, Timeloop takes the first.
 _WORD_BITS = ("word_bits", "word_width", "datawidth")
 _BLOCK = ("block_size", "n_words")
 _CLUSTER = ("cluster_size",)
@@ -53,7 +53,7 @@ _WITHOUT_EFFECT = {
     "network_word_bits",
     "tile_width",
 }
-"""Attributes that Timeloop looks at only for energies of its own, which the tables replace."""
+"""Attributes that Timeloop only uses for energies of its own, which the tables replace."""
 
 
 _NETWORKS = "leave networks to Timeloop's default"
@@ -90,7 +90,7 @@ _REFUSED = {
 """Attributes that would change a result, unless they are 0 or false."""
 
 
-# Actions of an ERT that Timeloop takes an energy from, the first that there is. It never reads one called `update`.
+# Actions of an ERT in which Timeloop looks for each energy; the first one present counts. It never reads `update`.
 _ACTIONS = {
     "read": ("random_read", "read"),
     "fill": ("random_fill", "write"),
@@ -113,11 +113,11 @@ class _Component:
     keep: list[str] | None = None
 
     def is_a(self, words: Sequence[str]) -> bool:
-        """Whether Timeloop takes its class for one that these words name."""
+        """Whether the class contains one of these words, by which Timeloop tells kinds of components."""
         return any(word in self.kind for word in words)
 
     def value(self, *keys: str, whole: bool = False) -> float | None:
-        """The number of the first of the attributes that there is."""
+        """The value of the first of these attributes that is present; None if none is."""
         for key in keys:
             if key in self.attributes:
                 return (self.at / self.written[key]).number(self.attributes[key], whole=whole)
@@ -125,7 +125,7 @@ class _Component:
 
 
 def _named(at: At, data: dict[str, object]) -> tuple[str, int]:
-    """Name and number of copies: `PE[0..15]` are 16."""
+    """Name and number of copies: `PE` and 16 for `PE[0..15]`."""
     name = data.get("name")
     if not isinstance(name, str) or not name:
         raise at.error("has no name", "give one")
@@ -183,7 +183,7 @@ def _tree(at: At, data: object, copies: int) -> Iterator[_Component]:
 
 
 def _nodes(at: At, nodes: list[object]) -> Iterator[_Component]:
-    """Components of the form with `nodes`, outermost first; each node multiplies the copies of what follows."""
+    """Components of the form with `nodes`, outermost first; each node multiplies the copies of the following ones."""
     along = [1, 1]
     for n, node in enumerate(nodes):
         here = at / n
@@ -204,13 +204,13 @@ def _nodes(at: At, nodes: list[object]) -> Iterator[_Component]:
 
 
 Tables = dict[str, dict[str, float]]
-"""Energies [pJ] by action, or areas [um^2], of every component."""
+"""Energies [pJ] by action, or the area [um^2], of every component."""
 
 
 def read_tables(at: At, value: object) -> Tables:
-    """Energy or area per action of each component of an ERT or ART, by the last part of its name.
+    """Energies by action, or the area, of each component of an ERT or ART, by the last part of its name.
 
-    Of several energies of an action, with different arguments, Timeloop takes the largest.
+    If an action has several energies, for different arguments, Timeloop takes the largest.
     """
     value = at.table(value)
     if str(value.get("version")) not in ("0.3", "0.4"):
@@ -241,16 +241,16 @@ def _first(table: dict[str, float], actions: Sequence[str]) -> float | None:
 def read_architecture(
     at: At, value: object, ert: Tables | None = None, art: Tables | None = None
 ) -> tuple[Architecture, tuple[str, ...]]:
-    """The machine of an `architecture`, with energies and areas where their tables are there.
+    """The machine of an `architecture`, with energies and areas if their tables are given.
 
     Args:
-        at: Its place.
-        value: What is there.
-        ert: `read_tables` of the energies, None without.
-        art: Likewise of the areas.
+        at: Place of the architecture.
+        value: The architecture as plain data.
+        ert: Energies from `read_tables`, or None.
+        art: Areas from `read_tables`, or None.
 
     Returns:
-        The machine, and lines about what was passed over.
+        The machine, and lines about what was ignored or counts as 0.
     """
     value = at.table(value)
     version = value.get("version")
@@ -333,7 +333,7 @@ def read_architecture(
 
 
 def _check_attributes(part: _Component, is_mac: bool) -> list[str]:
-    """Refuses attributes that would change a result; those that nobody knows, by name."""
+    """Raises InputError for attributes that would change a result; returns the names of unknown ones."""
     for key, remedy in _REFUSED.items():
         if part.attributes.get(key) and not (key == "wire_energy" and "energy_per_hop" in part.attributes):
             raise (part.at / part.written[key]).error("is not modelled", remedy)
@@ -347,9 +347,9 @@ def _check_attributes(part: _Component, is_mac: bool) -> list[str]:
 
 
 def _energies(part: _Component, table: dict[str, float] | None) -> tuple[list[float], list[str]]:
-    """Energies of a block read, filled and updated, and which of them a table that is there does not have.
+    """Energies per block [pJ] of a read, fill and update, and the names of those that a given table lacks.
 
-    An energy that the level states itself wins over the table.
+    An energy that the level states itself overrides the table.
     """
     stated = part.value("vector_access_energy")
     if stated is not None:
@@ -380,7 +380,7 @@ def _mesh(part: _Component) -> tuple[int, int]:
 
 
 def _block(at: At, word_bits: float, block: float | None, clusters: float | None, width: float | None) -> float:
-    """Words of a block. A row of the memory (`width`) is a cluster of blocks; without any sizes it is one block."""
+    """Words per block. A row of the memory (`width`) is a cluster of blocks; by default it is one block."""
     if width and width % (word_bits * (block or 1)):
         raise at.error(
             f"a width of {width:g} bits is no multiple of {word_bits:g} bits of a word times the block size",
@@ -402,7 +402,7 @@ def _block(at: At, word_bits: float, block: float | None, clusters: float | None
 
 
 def _storage(part: _Component, mesh: tuple[int, int], fanout: list[float]) -> dict[str, object]:
-    """Machine fields of one storage level, without energies and area."""
+    """The fields of `Machine` for one storage level, without energies and area."""
     at = part.at
     word_bits = part.value(*_WORD_BITS, whole=True) or 16.0
     sizes = (part.value(*keys, whole=True) for keys in (_BLOCK, _CLUSTER, _WIDTH))
@@ -420,7 +420,7 @@ def _storage(part: _Component, mesh: tuple[int, int], fanout: list[float]) -> di
         capacity = math.floor(kilobytes * 1024 * 8 / word_bits)
     elif not dram:
         raise at.error("has no size", "give entries, depth or sizeKB")
-    both = part.value("bandwidth")  # which Timeloop deals to both directions
+    both = part.value("bandwidth")  # Timeloop gives half of it to each direction
     bandwidth = [math.inf if both is None else both / 2] * 2 + [math.inf]
     for i, key in enumerate(BANDWIDTHS):
         given = part.value(key)

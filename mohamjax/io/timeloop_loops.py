@@ -1,4 +1,4 @@
-"""Timeloop's problems, mappings and constraints, read as a layer, a loop nest and limits of its space."""
+"""Reads Timeloop's problems, mappings and constraints as layers, loop nests and limits of map spaces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mohamjax.mapping.space import UNLIMITED, Constraints
 from mohamjax.workload.layer import WorkloadShape
 
 SECOND = {"G": "H", "N": "B", "K": "L", "C": "D"}
-"""Dimensions whose spatial loops may be written in two parts, and what the second part is called."""
+"""Dimensions whose spatial loops may be written in two parts, and the letter of the second part."""
 
 
 _ALIASES = {"M": "K"}
@@ -54,7 +54,7 @@ def _letter(at: At, text: object, *, second: bool = False) -> str:
 
 
 def read_problem(at: At, value: object) -> tuple[WorkloadShape, bool, tuple[str, ...]]:
-    """The layer, whether it is depthwise with its channels called C, and the data spaces' names in our order."""
+    """The layer, whether it is a depthwise one with its channels called C, and the data spaces' names in our order."""
     value = at.table(value)
     shape, instance = value.get("shape"), value.get("instance", value)
     at_shape, at_instance = at / "shape", (at / "instance" if "instance" in value else at)
@@ -142,7 +142,10 @@ def _level(at: At, target: object, architecture: Architecture) -> int:
 
 
 def _factors(at: At, value: object, depthwise: bool, *, second: bool = False) -> list[tuple[int, str, int]]:
-    """(slot in `_LETTERS`, sign, number) of each entry of `factors`: text or list. A dimension's slot is its index."""
+    """(slot in `_LETTERS`, sign, number) of each entry of `factors`, which is a text or a list.
+
+    The slot of a dimension is its index in `DIMS`.
+    """
     entries = value.replace(",", " ").split() if isinstance(value, str) else at.list(value if value is not None else [])
     result = []
     for entry in entries:
@@ -198,12 +201,12 @@ def _directives(
 
 
 def _split(at: At, row: dict[str, object], count: int) -> int:
-    """How many dimensions of a spatial permutation run along X; all by default."""
+    """The number of dimensions of a spatial permutation that run along X; by default `count`."""
     return int((at / "split").number(row.get("split", count), whole=True))
 
 
 def _loops(at: At, slots: Sequence[int], bounds: abc.Mapping[int, int]) -> tuple[list[int], list[int]]:
-    """Order of all dimensions, innermost first, and the factor of each, from the slots of one run of loops."""
+    """Order of all dimensions, innermost first, and their factors, from the slots and bounds of one group of loops."""
     place = dict.fromkeys(range(len(DIMS)), len(slots))
     factors = [1] * len(DIMS)
     for at_slot, slot in enumerate(slots):
@@ -216,7 +219,7 @@ def _loops(at: At, slots: Sequence[int], bounds: abc.Mapping[int, int]) -> tuple
 
 
 def _fill_up(at: At, given: Sequence[dict[int, int]], shape: WorkloadShape) -> None:
-    """Replaces factors of 0, which stand for the whole bound of their dimension, by Timeloop's convention.
+    """Replaces factors of 0, in place: Timeloop reads 0 as the whole bound of the dimension.
 
     Args:
         at: The mapping.
@@ -239,7 +242,7 @@ def _fill_up(at: At, given: Sequence[dict[int, int]], shape: WorkloadShape) -> N
 def read_mapping(
     at: At, value: object, architecture: Architecture, shape: WorkloadShape, depthwise: bool, spaces: tuple[str, ...]
 ) -> Mapping:
-    """The loop nest of a mapping's directives, NumPy arrays; the factors must multiply to the bounds."""
+    """The loop nest of a mapping's directives, as NumPy arrays; raises InputError unless factors multiply to bounds."""
     levels, d = len(architecture.level_names), len(DIMS)
     temporal, spatial = np.ones((levels, d), np.int32), np.ones((2, levels, d), np.int32)
     order = np.tile(np.arange(d, dtype=np.int32), (levels, 1))
@@ -279,7 +282,7 @@ def read_mapping(
 
 
 def _told(dim: int, temporal: np.ndarray, spatial: np.ndarray, architecture: Architecture) -> str:
-    """The factors of a dimension above 1 and their levels, innermost first, as in ` (4 at Buffer, 2 at DRAM)`."""
+    """Factors above 1 of a dimension with their levels, innermost first, such as ` (4 at Buffer, 2 at DRAM)`."""
     each = [
         f"{factor} {kind}at {name}"
         for i, name in enumerate(architecture.level_names)
@@ -292,11 +295,11 @@ def _told(dim: int, temporal: np.ndarray, spatial: np.ndarray, architecture: Arc
 def read_constraints(
     rows: Sequence[tuple[At, object]], architecture: Architecture, depthwise: bool, spaces: tuple[str, ...]
 ) -> Constraints:
-    """The limits that lists of constraints set, NumPy arrays."""
+    """The limits that a list of constraints sets, as NumPy arrays."""
     levels, d = len(architecture.level_names), len(DIMS)
     temporal = np.full((levels, d), UNLIMITED, np.int32)
     fanout = np.asarray(architecture.machine.fanout)
-    # Timeloop lets every dimension run along an axis that has children there.
+    # By default Timeloop lets every dimension run along any axis with more than one child.
     spatial = np.where(fanout.T[:, :, None] > 1, UNLIMITED, 1) * np.ones((1, 1, d), np.int32)
     spatial = spatial.astype(np.int32)
     order = np.full((levels, d), -1, np.int32)
@@ -312,7 +315,7 @@ def read_constraints(
         for k, sign, number in _factors(at / "factors", row.get("factors"), depthwise):
             if sign == ">=":
                 raise (at / "factors").error("lower bounds are not read", "bound factors from above")
-            # A factor of 0 stands for what is left of the bound.
+            # A factor of 0 stands for the rest of the bound.
             most = UNLIMITED if number == 0 else number
             if kind == "temporal":
                 temporal[level, k] = most

@@ -1,4 +1,4 @@
-"""A place in one of Timeloop's files: what several readers of their parts ask of it."""
+"""Places in Timeloop's files, with checks and error messages that several readers share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from mohamjax.dims import DATA_SPACES
 from mohamjax.errors import InputError
 
-LARGEST_WHOLE = 2**53  # what a float counts exactly
+LARGEST_WHOLE = 2**53  # a float holds whole numbers exactly up to this
 
 
-DIGITS = 9  # of factors and indices, which become int32
+DIGITS = 9  # most digits of factors and indices, which become int32
 
 
 class At:
-    """A place in a file: complains about it."""
+    """A place in a file, for error messages."""
 
     def __init__(self, file: object, item: str) -> None:
         self.file, self.item = file, item
@@ -25,13 +25,13 @@ class At:
         return At(self.file, f"{self.item}, {told}" if self.item else told)
 
     def entry(self, number: int, row: object) -> At:
-        """A directive of a list, also named by what it says of itself."""
+        """The place of a directive in a list, also named by the directive's type and target."""
         at = self / number
         own = f"{row.get('type')} at {row.get('target')}" if isinstance(row, dict) and "target" in row else ""
         return At(at.file, f"{at.item} ({own})") if own else at
 
     def error(self, message: str, remedy: str) -> InputError:
-        """A complaint about this place."""
+        """An error at this place."""
         return InputError(message, file=self.file, item=self.item, remedy=remedy)
 
     def table(self, data: object) -> dict[str, object]:
@@ -58,7 +58,7 @@ class At:
 
 
 def kept(at: At, row: dict[str, object], names: Sequence[str]) -> list[str]:
-    """Data spaces, by our names, that a directive keeps; all that it does not bypass."""
+    """Data spaces, by our names, that a directive does not bypass."""
     lists = {}
     for key in ("keep", "bypass"):
         lists[key] = [str(name) for name in (at / key).list(row.get(key, []))]
@@ -72,7 +72,7 @@ def kept(at: At, row: dict[str, object], names: Sequence[str]) -> list[str]:
 
 
 def left_open(at: At, row: dict[str, object], names: Sequence[str]) -> list[str]:
-    """Data spaces, by our names, that a directive with both lists names in neither: the mapper's to choose."""
+    """Data spaces, by our names, that a directive with both lists names in neither, so that the mapper decides."""
     if "keep" not in row or "bypass" not in row:
         return []
     named = {str(name) for key in ("keep", "bypass") for name in (at / key).list(row[key])}

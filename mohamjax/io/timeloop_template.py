@@ -1,7 +1,7 @@
-"""A template as Timeloop's input: the machine at full size, and its dataflows as constraints of Timeloop's mapper.
+"""Writes a template as Timeloop's input: the machine at full size, and its dataflows as constraints for the mapper.
 
-Timeloop unrolls a dimension along one axis of a level; where a dataflow lets it run along X or Y there, Timeloop's
-mapper chooses the axis, and what needs both at once lies outside its space.
+Timeloop unrolls a dimension along one axis of a level. If a dataflow allows both X and Y, Timeloop's mapper chooses the
+axis; mappings that need both at once are outside its map space.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def write_timeloop_template(
     """Writes a template at its largest sizes: `arch.yaml`, `ERT.yaml`, `ART.yaml` and its constraints.
 
     Args:
-        folder: Where to; made if absent.
+        folder: The folder; created if absent.
         template: The template.
         technology: Where energies and areas come from.
 
     Returns:
-        The files written: constraints are `constraints.yaml` where all layer types have one dataflow, else a file for
-        each, `constraints-conv-gconv.yaml` or the like.
+        The files written; constraints are in `constraints.yaml` if all layer types share one dataflow, else in a file
+        per dataflow, such as `constraints-conv-gconv.yaml`.
 
     Raises:
         InputError: a file cannot be written.
@@ -54,14 +54,14 @@ def template_constraints(template: Template, layer_type: str) -> dict[str, objec
 
     Args:
         template: The template.
-        layer_type: One that it runs.
+        layer_type: A layer type that the template runs.
     """
     targets: list[abc.Mapping[str, object]] = []
     for level, rule in reversed([*zip(template.levels, template.rule(layer_type), strict=True)]):
         stored = [space for space, keep in zip(DATA_SPACES, level.keep, strict=True) if keep]
         bypassed = [space for space in DATA_SPACES if space not in stored]
         free = [space for space, may in zip(DATA_SPACES, level.may_bypass, strict=True) if may]
-        kept = [space for space in stored if space not in free]  # what is in neither list is the mapper's to choose
+        kept = [space for space in stored if space not in free]  # the mapper decides on data spaces in neither list
         targets.append({"target": level.name, "type": "bypass", "keep": kept, "bypass": bypassed})
         temporal = {"target": level.name, "type": "temporal", "factors": _factors(rule.temporal)}
         if rule.order:
@@ -73,13 +73,13 @@ def template_constraints(template: Template, layer_type: str) -> dict[str, objec
 
 
 def _factors(limits: Limits) -> str:
-    """Largest factors by dimension; what is not limited is left out, what is not allowed is 1."""
+    """Largest factors by dimension as text; unlimited dimensions are left out, forbidden ones are 1."""
     text = [f"{d}=1" if d not in limits else f"{d}<={limits[d]}" for d in DIMS if limits.get(d, 1) is not None]
     return " ".join(text)
 
 
 def _spatial(rule: LevelRule, fanout: tuple[int, int]) -> dict[str, object]:
-    """Limits of the loops over a level's children. The axis of each is given where there is no choice."""
+    """Limits of the loops over a level's children; says which dimensions run along X unless some may run along both."""
     along = [
         limits if count > 1 else {} for limits, count in zip((rule.spatial_x, rule.spatial_y), fanout, strict=True)
     ]

@@ -1,12 +1,12 @@
-"""Timeloop's own YAML, written: anybody can check a number of ours in Timeloop.
+"""Writes Timeloop's own YAML, so that anybody can check our numbers in Timeloop.
 
-Written is version 0.3 with an energy (`ERT`) and an area (`ART`) table: five files, `arch.yaml`, `ERT.yaml`,
+The format is version 0.3 with an energy (`ERT`) and an area (`ART`) table: five files, `arch.yaml`, `ERT.yaml`,
 `ART.yaml`, `problem.yaml` and `mapping.yaml`, all arguments of one call of `timeloop-model`. `timeloop.read_timeloop`
 reads them back. Wire energy is the attribute `energy-per-hop` of the level above the wires.
 
-These files have one spatial factor per dimension and level, but a dimension may run along both X and Y here. The part
-along Y of G, N, K or C then becomes a dimension of its own, H, B, L or D: the axes of a tile are products of extents,
-so that the counts stay the same.
+These files have one spatial factor per dimension and level, but here a dimension may run along both X and Y. The part
+of G, N, K or C along Y then becomes a dimension of its own, H, B, L or D. The counts stay the same, as the axes of a
+tile are products of extents.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _Dumper: object = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def _plain(value: SupportsFloat) -> int | float:
-    """A number as YAML shows it best."""
+    """A number for YAML: an integer if it is whole."""
     value = float(value)
     return int(value) if value == int(value) else value
 
 
 def template_architecture(template: Template, machine: Machine) -> Architecture:
-    """A machine made from a template (`resize`) with its names, as the writers here take it.
+    """A machine made from a template (`resize`) with the template's names, as the writers here take it.
 
     Args:
         template: Where the names come from.
-        machine: Its sizes and costs, without leading axes; padded levels are cut off.
+        machine: Its sizes and costs, without leading axes; padded levels are left out when it is written.
     """
     taken = template.level_names
     name = next(name for name in ("MAC", *(f"MAC{i}" for i in range(len(taken) + 1))) if name not in taken)
@@ -64,15 +64,15 @@ def timeloop_documents(
 
     Args:
         architecture: The machine.
-        shape: The layer, all eight dimensions of which are written (G as a dimension of its own). Of a mapping that
-            pads the layer, the padded one (`padded_shape`): all of its work is what the mapping costs.
-        mapping: The loop nest, unpadded or padded.
+        shape: The layer, of which all eight dimensions are written (G as a dimension of its own). For a mapping that
+            pads the layer this must be the padded shape (`padded_shape`), as the mapping's costs include the padding.
+        mapping: The loop nest, with or without padded levels.
 
     Returns:
-        `arch`, `ERT`, `ART` and, where given, `problem` and `mapping`: what goes into a YAML file each.
+        The content of each YAML file by name: `arch`, `ERT`, `ART` and, if given, `problem` and `mapping`.
 
     Raises:
-        InputError: P, Q, R or S runs along both X and Y of a level, which these files cannot say.
+        InputError: P, Q, R or S runs along both X and Y of a level, which these files cannot express.
     """
     split = {} if mapping is None else _second_parts(architecture, mapping)
     documents = _machine_documents(architecture)
@@ -128,7 +128,7 @@ def _machine_documents(architecture: Architecture) -> dict[str, dict[str, object
 
 
 def _second_parts(architecture: Architecture, mapping: Mapping) -> dict[str, int]:
-    """Dimensions that run along both X and Y of a level, with the product of their factors along Y there."""
+    """Dimensions that run along both X and Y of a level, with the product of their factors along Y at such levels."""
     m: object = mapping
     split: dict[str, int] = {}
     for i, name in enumerate(architecture.level_names):
@@ -212,22 +212,22 @@ def write_timeloop(
     """Writes Timeloop's input files, one per part: `arch.yaml`, `ERT.yaml`, `ART.yaml`, `problem.yaml`, `mapping.yaml`.
 
     Args:
-        folder: Where to; made if absent.
+        folder: The folder; created if absent.
         architecture: As in `timeloop_documents`.
-        shape: Likewise.
-        mapping: Likewise.
+        shape: As in `timeloop_documents`.
+        mapping: As in `timeloop_documents`.
 
     Returns:
         The files written.
 
     Raises:
-        InputError: a file cannot be written, or the mapping cannot be said in them.
+        InputError: a file cannot be written, or the files cannot express the mapping.
     """
     return write_documents(pathlib.Path(folder), timeloop_documents(architecture, shape, mapping))
 
 
 def write_documents(folder: pathlib.Path, documents: abc.Mapping[str, object]) -> list[pathlib.Path]:
-    """Writes a YAML file per document, by its name, into a folder that is made if absent; returns the files."""
+    """Writes a YAML file per document, named by its key, to a folder, created if absent; returns the files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -244,7 +244,7 @@ def write_documents(folder: pathlib.Path, documents: abc.Mapping[str, object]) -
 
 
 def _safe(name: str) -> str:
-    """A name as part of a path."""
+    """A name made safe as part of a path."""
     return re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.")[:60] or "layer"
 
 
@@ -266,18 +266,18 @@ designs for the layers of the chiplet. A mapping that you edit by hand so that a
 and by Timeloop. `mohamjax templates export NAME --out FULL` writes the template at its largest sizes: hand
 FULL/arch.yaml, FULL/ERT.yaml and FULL/ART.yaml with problem.yaml and your mapping.yaml to either program.
 """
-"""What a folder of an export says of itself."""
+"""The README of an exported folder."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TimeloopExport:
-    """What was written.
+    """A summary of an export.
 
     Attributes:
         written: Number of mappings, or of designs.
-        skipped: Lines about mappings that Timeloop's files cannot say.
+        skipped: Lines about mappings that Timeloop's files cannot express.
         files: Number of files in all folders.
-        bytes: What they hold together.
+        bytes: Total size of these files.
     """
 
     written: int
@@ -287,26 +287,26 @@ class TimeloopExport:
 
 
 class _Written:
-    """Counts what is written, and tells how far it is."""
+    """Counts the files written and reports progress."""
 
     def __init__(self, total: int, progress: Callable[[int, int], None] | None) -> None:
         self.files = self.bytes = self._done = 0
         self._total, self._progress = total, progress
 
     def add(self, paths: Sequence[pathlib.Path]) -> None:
-        """Files that are written."""
+        """Counts files that have been written."""
         self.files += len(paths)
         self.bytes += sum(path.stat().st_size for path in paths)
 
     def step(self) -> None:
-        """One more mapping or design is done."""
+        """Reports one more mapping or design as done."""
         self._done += 1
         if self._progress is not None:
             self._progress(self._done, self._total)
 
 
 def _figures(samples: Sequence[Sample]) -> list[dict[str, float]]:
-    """Columns of the index that both exports share, of mappings on their machines; double precision."""
+    """The index columns of mappings on their machines that both exports share, in double precision."""
     results, areas = predict(samples, links=False)
     wires = results.energy.network.sum(axis=1)
     columns = (results.cycles.onchip, results.cycles.total, results.energy.total, wires, areas)
@@ -317,7 +317,7 @@ def _figures(samples: Sequence[Sample]) -> list[dict[str, float]]:
 def _write_index(
     folder: pathlib.Path, rows: Sequence[dict[str, Any]], samples: Sequence[Sample], skipped: Sequence[str]
 ) -> None:
-    """The index of an export, what it is, and what it does not have; complains where nothing could be written."""
+    """Writes the index, README and `skipped.txt` of an export; raises InputError if it has no mapping."""
     if skipped:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "skipped.txt", "".join(f"{line}\n" for line in skipped))
@@ -342,18 +342,18 @@ def write_timeloop_mappings(
 ) -> TimeloopExport:
     """Writes every mapping of Pareto tables on its own minimal hardware.
 
-    `folder/index.csv` has a row per mapping: `network`, `layer` (the first of its kind), `template`, `folder`, which
-    holds its five files, and in double precision `latency_cycles` (without off-chip limits), `cycles` (Timeloop's),
-    `energy_pJ`, `wires_pJ` (the part of it that the wires take) and `area_um2`.
+    `folder/index.csv` has a row per mapping: `network`, `layer` (the first of this type and shape), `template`, the
+    `folder` with its five files, and in double precision `latency_cycles` (without off-chip limits), `cycles`
+    (Timeloop's), `energy_pJ`, `wires_pJ` (the part of the energy that the wires take) and `area_um2`.
 
     Args:
-        folder: Where to; made if absent.
+        folder: The folder; created if absent.
         setup: Networks of U unique layers, and hardware.
         tables: Their Pareto tables `[U, T, M, ...]`.
-        progress: called after every mapping with how many are done, and how many there are.
+        progress: Called for every mapping with the number done and the total number.
 
     Raises:
-        InputError: a file cannot be written, or none of the mappings can be said in them.
+        InputError: a file cannot be written, or the files can express none of the mappings.
     """
     folder = pathlib.Path(folder)
     application, templates = setup.application, setup.templates
@@ -404,22 +404,22 @@ def write_timeloop_designs(
 ) -> TimeloopExport:
     """Writes designs: the architecture of every chiplet, and problem and mapping of every layer that it runs.
 
-    `folder/design-<name>/<chiplet>-<template>/` holds `arch.yaml`, `ERT.yaml` and `ART.yaml`, a folder in it per
-    mapping `problem.yaml` and `mapping.yaml`. `folder/index.csv` has a row per layer of each design: `design_id`,
-    `chiplet`, and the columns of `write_timeloop_mappings` for the chiplet as it stands (layers with the same shape
-    and mapping share a folder); energies are those without the package.
+    `folder/design-<name>/<chiplet>-<template>/` holds `arch.yaml`, `ERT.yaml` and `ART.yaml`, and a folder per mapping
+    with `problem.yaml` and `mapping.yaml`. `folder/index.csv` has a row per layer of each design: `design_id`,
+    `chiplet`, and the columns of `write_timeloop_mappings` for the chiplet at its actual size (layers with the same
+    shape and mapping share a folder); energies do not include the package.
 
     Args:
-        folder: Where to; made if absent.
+        folder: The folder; created if absent.
         evaluated: The designs.
         names: Their `design_id`s; numbers from 0 by default.
-        progress: called after every design with how many are done, and how many there are.
+        progress: Called after every design with the number done and the total number.
 
     Returns:
-        `written` counts designs.
+        The summary; `written` counts designs.
 
     Raises:
-        InputError: a file cannot be written, or none of the mappings can be said in them.
+        InputError: a file cannot be written, or the files can express none of the mappings.
     """
     folder = pathlib.Path(folder)
     application, tables = evaluated.application, evaluated.tables
@@ -452,7 +452,7 @@ def write_timeloop_designs(
                 try:
                     parts = timeloop_documents(known[tile], shape, nest)
                 except InputError as error:
-                    skipped.append(f"{place}: {error}")  # and the layers after it that share the mapping
+                    skipped.append(f"{place}: {error}")  # later layers that share the mapping are skipped too
                     places[tile, u, m] = None
                     continue
                 places[tile, u, m] = place

@@ -1,13 +1,13 @@
 """Timelines in the Chrome trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing show.
 
-`chrome_trace` takes rows of jobs; `design_trace` takes whole designs: a process per design, in it a track per chiplet
-with its layers, a track per shared resource (memory interface, DRAM, link) that says when it is busy and when it is
-full, and a counter per resource with its bandwidth.
+`chrome_trace` takes rows of jobs. `design_trace` takes whole designs and makes a process for each, with a track per
+chiplet with its layers, a track per shared resource (memory interface, DRAM, link) that shows when it is busy and when
+it is full, and a counter per resource with its bandwidth.
 
-Perfetto's importer has rules beyond the format (src/trace_processor/importers/json), which these traces keep. It takes
-times in whole nanoseconds, cutting off the rest of `ts` and of `dur`, and drops what does not nest then: times here are
-whole nanoseconds. Threads go by their numbers alone, and one with the number of its process is taken for its main one:
-numbers of processes and threads here all differ, and none is 0.
+These traces follow rules of Perfetto's importer (src/trace_processor/importers/json) that go beyond the format. It
+truncates `ts` and `dur` to whole nanoseconds and drops events that do not nest after that, so times here are whole
+nanoseconds. It identifies threads by their numbers alone and takes a thread with the number of its process as the main
+thread, so the numbers of all processes and threads here are distinct, and none is 0.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import NamedTuple
 from mohamjax.schedule.view import DesignView, Traffic
 
 TIME_UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3, "cycles": 1e-3}
-"""Microseconds, the unit of the format, per unit of time; a cycle is a nanosecond (1 GHz)."""
+"""Microseconds, the unit of the format, per time unit; a cycle is a nanosecond (1 GHz)."""
 
 
 class TraceRow(NamedTuple):
     """One layer or job on the timeline.
 
     Attributes:
-        chiplet: name of the chiplet or accelerator that runs it; one row of the picture each.
+        chiplet: name of the chiplet or accelerator that runs it; each is one track.
         layer: name of the layer or job.
         network: name of the network or tenant that it belongs to; the viewer colours and filters by it.
         start: [time unit].
@@ -43,11 +43,11 @@ class TraceRow(NamedTuple):
 
 
 class _Trace:
-    """A trace in the making: events of one process after the other.
+    """Builds a trace, one process after the other.
 
     Args:
-        scale: microseconds, the unit of the format, per unit of time.
-        processes: how many there will be, numbered from 1; threads have the numbers after them.
+        scale: microseconds, the unit of the format, per time unit.
+        processes: number of processes, which are numbered from 1; threads have the numbers after them.
     """
 
     def __init__(self, scale: float, processes: int):
@@ -57,12 +57,12 @@ class _Trace:
         self.events: list[dict[str, object]] = []
 
     def process(self, pid: int, name: str) -> None:
-        """Names a process; they are shown by rising number."""
+        """Names a process; processes are shown by rising number."""
         self._name("process_name", pid, {"name": name})
         self._name("process_sort_index", pid, {"sort_index": pid})
 
     def thread(self, pid: int, name: str) -> int:
-        """Names a track of a process, and gives its number; they are shown by rising number."""
+        """Adds a named track to a process and returns its number; tracks are shown by rising number."""
         self.threads += 1
         self._name("thread_name", pid, {"name": name}, self.threads)
         self._name("thread_sort_index", pid, {"sort_index": self.threads}, self.threads)
@@ -75,13 +75,13 @@ class _Trace:
     def slice(
         self, pid: int, tid: int, name: str, category: str, start: float, end: float, details: dict[str, object]
     ) -> None:
-        """A complete event; those of a track nest or follow one another."""
+        """Adds a complete event; the events of a track must nest or follow one another."""
         begin, until = self._ns(start), self._ns(end)
         times = {"ts": microseconds(begin), "dur": microseconds(until - begin)}
         self.events.append({"name": name, "cat": category, "ph": "X", **times, "pid": pid, "tid": tid, "args": details})
 
     def counter(self, pid: int, name: str, time: float, value: float, unit: str) -> None:
-        """From a time on a counter has a value."""
+        """Sets a counter to a value from a time on."""
         at = microseconds(self._ns(time))
         self.events.append({"name": name, "ph": "C", "ts": at, "pid": pid, "args": {unit: value}})
 
@@ -94,7 +94,7 @@ class _Trace:
 
 
 def microseconds(ns: int) -> float:
-    """Nanoseconds as microseconds of which a thousand are no less: who cuts off fractions finds them again."""
+    """Nanoseconds as microseconds, rounded such that truncating `1000 * value` gives the nanoseconds again."""
     value = ns / 1000
     return value if int(value * 1000.0) >= ns else math.nextafter(value, math.inf)
 
@@ -103,12 +103,12 @@ def chrome_trace(rows: Iterable[TraceRow], *, time_unit: str = "s") -> dict[str,
     """Builds a trace: one thread per chiplet, one complete event per layer, slowed segments nested in it.
 
     Args:
-        rows: what runs when; chiplets appear in the order in which they are first named.
+        rows: layers or jobs; chiplets appear in the order in which they are first named.
         time_unit: one of `TIME_UNITS`.
 
     Returns:
-        A JSON object in the Trace Event Format (object form): complete events (`ph` X, microseconds) and the
-        metadata events that name process and threads.
+        A JSON object in the Trace Event Format (object form): complete events (`ph` X, microseconds), and metadata
+        events that name the process and its threads.
 
     Raises:
         ValueError: the time unit is unknown.
@@ -136,10 +136,10 @@ def design_trace(views: Sequence[DesignView]) -> dict[str, object]:
         views: the designs.
 
     Returns:
-        A JSON object in the Trace Event Format (object form), times in microseconds. A process per design has a thread
-        per chiplet (complete events per layer, slowed segments nested in them) and one per resource of
-        `DesignView.traffic` (complete events `busy` and `full`), all named and in this order; counters (`ph` C, in
-        GB/s) say what flows through each resource.
+        A JSON object in the Trace Event Format (object form), times in microseconds. Each design is a process with a
+        thread per chiplet (a complete event per layer, slowed segments nested in it) and then one per resource of
+        `DesignView.traffic` (complete events `busy` and `full`), all of them named; counters (`ph` C, in GB/s) show the
+        traffic of each resource.
     """
     trace = _Trace(TIME_UNITS["s"], len(views))
     for pid, view in enumerate(views, start=1):
@@ -168,7 +168,7 @@ def design_trace(views: Sequence[DesignView]) -> dict[str, object]:
 
 
 def _resource(trace: _Trace, pid: int, resource: Traffic) -> None:
-    """Track and counter of a resource."""
+    """Adds the track and the counter of a resource."""
     limit = f"{resource.bandwidth / 1e9:g} GB/s" if math.isfinite(resource.bandwidth) else "unlimited"
     tid = trace.thread(pid, f"{resource.name} ({limit})")
     spans: list[tuple[str, float, float, float]] = []

@@ -1,4 +1,4 @@
-"""What-if results as files: tidy CSV of any columns."""
+"""What-if results as CSV files with any columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def _cells(column: np.ndarray) -> list[str]:
-    """A column as text that reads back as it is."""
+    """A column as texts from which its values can be read back exactly."""
     if column.dtype == bool:
         return ["1" if value else "0" for value in column]
     if np.issubdtype(column.dtype, np.floating):
@@ -19,10 +19,10 @@ def _cells(column: np.ndarray) -> list[str]:
 
 
 def columns_csv(columns: abc.Mapping[str, np.ndarray]) -> str:
-    """Columns of one length as CSV; floats in full, NaN empty, truth values 0 and 1.
+    """Columns of equal length as CSV text; floats in full precision, NaN as empty, booleans as 0 and 1.
 
     Args:
-        columns: by name, `[R]` each.
+        columns: columns by name, `[R]` each.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,9 +1,9 @@
-"""Job analysis of G#: what a layer takes on a core of a fixed dataflow style, as closed forms on arrays.
+"""Job analysis of G#: costs of a layer on a core of a fixed dataflow style, as closed forms on arrays.
 
 G# asks MAESTRO for the no-stall latency and the bandwidth of every (layer, core). Under its settings (no limit on
-buffers or networks, one extra cycle per filter window) MAESTRO's answers for the three styles of MAGMA are the closed
-forms below; they reproduce every row of `maestro/job_analysis.csv` of the reference data, with h rows (clusters) of w
-processing elements and T = R S + 1:
+buffers or networks, one extra cycle per filter window) MAESTRO's results for the three styles of MAGMA are the closed
+forms below, with h rows (clusters) of w processing elements and T = R S + 1. They reproduce every row of
+`maestro/job_analysis.csv` of the reference data.
 
 | style | parallel over | latency [cycles] | one tile set [bytes] |
 | --- | --- | --- | --- |
@@ -12,18 +12,18 @@ processing elements and T = R S + 1:
 | `LB_os` (ShiDianNao-like) | R output rows per row | `1 + K C ceil(P/(R h)) ceil(Q/w) (R R S + 1)` | that of `LB_rs` |
 | depthwise, any | 64 channels per element | `1 + min(C, 64) P Q R S` | `C (2 R S + 1)` |
 
-MAESTRO counts one output less in HB's tile where 1 < K < h, and 64 words less in the depthwise one where C is a
-multiple of 64; as these figures decide the bandwidth that the releases print, they are kept. It gives nonsense for one
-layer (AlexNet's first, filter 11 x 11) under the LB styles: a tile of 86 bytes and a negative one; here that layer has
-the tile that the formula says.
+MAESTRO counts one output less in HB's tile where 1 < K < h, and 64 words less in the depthwise tile where C is a
+multiple of 64. Both are kept here, because they decide the bandwidth that the releases print. For one layer (AlexNet's
+first, filter 11 x 11) MAESTRO gives nonsense under the LB styles, a tile of 86 bytes and a negative one; here that
+layer has the tile of the formula.
 
-Two checks hold by construction where MAESTRO's own model breaks them: a depthwise layer of more channels than the
-elements hold runs in several rounds, and no core does more multiply-accumulates per cycle than it has elements
-(`LB_rs` would, where P exceeds w h / S).
+Two properties that MAESTRO's own model violates hold here by construction: a depthwise layer of more channels than the
+elements hold runs in several rounds, and no core does more multiply-accumulates per cycle than it has elements (without
+this limit `LB_rs` would, where P exceeds w h / S).
 
-There are no energies here: what MAESTRO prints leaves out multiply-accumulates and the off-chip memory, and its counts
-of buffer accesses follow rules at the edges of tiles for which no closed form is known to us. The loop-nest model has
-energies (`jobs.core_mappings`).
+There are no energies here: MAESTRO's leave out multiply-accumulates and the off-chip memory, and its counts of buffer
+accesses follow rules at the edges of tiles for which we know no closed form. The loop-nest model has energies
+(`jobs.core_mappings`).
 
 Axes: N jobs.
 """
@@ -45,22 +45,23 @@ STYLES: tuple[str, ...] = get_args(Style)
 """Dataflow styles of cores."""
 
 DEMANDS = ("as-released", "per-tile", "compulsory")
-"""How much bandwidth a job asks for, see `bandwidth_demand`."""
+"""Conventions for the bandwidth that a job asks for, see `bandwidth_demand`."""
 
 NEST_DEMANDS = ("traffic", *DEMANDS)
-"""The same where loop nests say what they move."""
+"""Conventions for analyses by the loop-nest model, which knows the off-chip traffic."""
 
-_CHANNELS_PER_ELEMENT = 64  # of a depthwise layer
+_CHANNELS_PER_ELEMENT = 64  # most channels of a depthwise layer in an element
 _COPIES = 6  # bytes of an element's buffer per place of the filter window: three tensors, each twice
 _COLUMNS = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JobShapes:
-    """Layers as MAESTRO takes them: stride 1, no padding, one byte per element.
+    """Layers in MAESTRO's form: stride 1, no padding, one byte per element.
 
     A strided or padded layer keeps its output size, so that its multiply-accumulates are exact and its input is
-    `(P + R - 1) x (Q + S - 1)`. Fully connected: K = out, C = in, the rest 1; a matrix product of M rows: P = M.
+    `(P + R - 1) x (Q + S - 1)`. A fully connected layer has K = out, C = in and 1 elsewhere; a matrix product of M rows
+    has P = M.
 
     Attributes:
         K: `[N]` int64, output channels per group (1 for a depthwise layer).
@@ -70,7 +71,7 @@ class JobShapes:
         R: `[N]` int64, filter rows.
         S: `[N]` int64, filter columns.
         depthwise: `[N]` bool.
-        groups: `[N]` int64, equal parts that the core runs one after another (groups of a convolution, heads).
+        groups: `[N]` int64, number of equal parts run one after another (groups of a convolution, heads).
     """
 
     K: np.ndarray
@@ -91,7 +92,7 @@ class JobShapes:
 
     @property
     def macs(self) -> np.ndarray:
-        """`[N]` float64, multiply-accumulates."""
+        """`[N]` float64, number of multiply-accumulates."""
         product = np.ones(len(self))
         for factor in (self.groups, self.K, self.C, self.P, self.Q, self.R, self.S):
             product *= factor
@@ -116,16 +117,15 @@ class JobShapes:
 
 
 class JobAnalysis(NamedTuple):
-    """What jobs take on one core.
+    """Costs of jobs on one core.
 
     Attributes:
-        latency: `[N]` float64, cycles when nothing stalls it; +inf where it cannot run.
-        tile_bytes: `[N]` float64, one tile set in the core's shared buffer (of which double buffering holds two).
-        tiles: `[N]` float64, tile sets that the core works off.
-        tensor_bytes: `[N]` float64, what crosses the chip's edge at least once.
-        traffic_bytes: `[N]` float64, what crosses it with the reuse that the loop nest has; None where the model knows
-            no loop nests.
-        energy: `[N]` float64 [J]; None where the model knows no energies.
+        latency: `[N]` float64, no-stall time [cycles]; +inf where a job cannot run.
+        tile_bytes: `[N]` float64, bytes of one tile set in the core's shared buffer (double buffering holds two).
+        tiles: `[N]` float64, number of tile sets that the core processes.
+        tensor_bytes: `[N]` float64, bytes of all tensors, the least off-chip traffic.
+        traffic_bytes: `[N]` float64, off-chip traffic of the loop nest; None if the model has no loop nests.
+        energy: `[N]` float64 [J]; None if the model has no energies.
     """
 
     latency: np.ndarray
@@ -142,12 +142,12 @@ def job_layer(
     """A job as a layer of the loop-nest model.
 
     Args:
-        kind: `conv`, `gconv`, `tconv`, `dwconv`, `fc`, `bmm`, `rnn` of our importer, or `gemm`; small or capital
-            letters.
-        bounds: of the loops, in the letters of `workload.DIMS`; 1 where a letter is missing. A depthwise layer has its
-            channels in G (ours) or in C (the reference data), a matrix product its rows in N (ours) or in P.
-        stride: along the first and second axis.
-        dilation: along the first and second axis.
+        kind: `conv`, `gconv`, `tconv`, `dwconv`, `fc`, `bmm` or `rnn` as in our importer, or `gemm`; case does not
+            matter.
+        bounds: loop bounds by the letters of `workload.DIMS`; 1 where a letter is missing. The channels of a depthwise
+            layer may be in G (our form) or in C (the reference data), the rows of a matrix product in N (ours) or in P.
+        stride: stride along the first and second axis.
+        dilation: dilation along the first and second axis.
 
     Raises:
         ValueError: the kind is not known.
@@ -165,7 +165,7 @@ def job_layer(
 
 
 def layer_shape(kind: str, bounds: abc.Mapping[str, int]) -> dict[str, int | bool]:
-    """A layer in the form that MAESTRO takes: a row of `JobShapes`; arguments and errors are those of `job_layer`."""
+    """A layer in MAESTRO's form, as a row of `JobShapes`; arguments and errors are those of `job_layer`."""
     layer = job_layer(kind, bounds)
     size = layer.shape
     row: dict[str, int | bool] = {d: getattr(size, d) for d in "KCPQRS"} | {"depthwise": layer.type == "dwconv"}
@@ -187,7 +187,7 @@ def job_shapes(rows: Sequence[abc.Mapping[str, int | bool]]) -> JobShapes:
 
 
 def _folds(bound: np.ndarray, lanes: np.ndarray | float) -> np.ndarray:
-    """How often a bound is walked on this many lanes."""
+    """Number of passes over a bound with this many lanes."""
     return np.ceil(bound / lanes)
 
 
@@ -203,15 +203,12 @@ def analyse(
 
     Args:
         shapes: N jobs.
-        style: of `STYLES`.
-        rows: h, height of the array (clusters), or one for each job `[N]`.
-        columns: w, width of the array (elements of a cluster), or one for each job.
-        element_buffer: what an element can hold [bytes], with a second copy of each of its three tensors; None for no
-            limit, as MAESTRO is run. An element holds fewer than 64 channels of a depthwise layer where they do not
-            fit, and a filter window that does not fit is worked off in equal parts, each with its own extra cycle.
-
-    Returns:
-        The analysis.
+        style: one of `STYLES`.
+        rows: h, height of the array (clusters), one number or one per job `[N]`.
+        columns: w, width of the array (elements of a cluster), one number or one per job `[N]`.
+        element_buffer: buffer of an element [bytes], which holds two copies of each of its three tensors; None for no
+            limit, as MAESTRO is run. An element holds fewer than 64 channels of a depthwise layer if 64 do not fit. A
+            filter window that does not fit is processed in equal parts, each with its own extra cycle.
 
     Raises:
         ValueError: there is no such style.
@@ -257,23 +254,23 @@ def analyse(
 def bandwidth_demand(analysis: JobAnalysis, convention: str = "as-released") -> np.ndarray:
     """Bandwidth that every job asks for so that it does not stall.
 
-    - `as-released`: one tile set over the run time of the whole layer. This is what MAGMA computes; it lies far below
-      the traffic that must cross the chip's edge and is here because published results rest on it.
-    - `per-tile`: one tile set per time of one tile, as the paper's Section 3.5.2 says: the next tile is fetched whole
-      while this one computes, so that nothing is reused between tiles. The other extreme.
+    - `as-released`: one tile set over the run time of the whole layer, as MAGMA computes it. It lies far below the
+      traffic that must go off-chip, and exists because published results rest on it.
+    - `per-tile`: one tile set per time of one tile, as in the paper's Section 3.5.2: the whole next tile is fetched
+      while the present one computes, so that nothing is reused between tiles. This is the other extreme.
     - `compulsory`: inputs, weights and outputs once each, over the run time of the layer.
-    - `traffic`: what the loop nest reads and writes off-chip, over the run time of the layer: between the two above,
-      and known to the loop-nest model alone.
+    - `traffic`: off-chip reads and writes of the loop nest, over the run time of the layer: between the two above;
+      only the loop-nest model knows it.
 
     Args:
-        analysis: of N jobs.
-        convention: of `DEMANDS`, or of `NEST_DEMANDS` where the analysis has `traffic_bytes`.
+        analysis: analysis of N jobs.
+        convention: one of `DEMANDS`, or of `NEST_DEMANDS` if the analysis has `traffic_bytes`.
 
     Returns:
         `[N]` float64, bytes per cycle.
 
     Raises:
-        ValueError: there is no such convention, or not for this analysis.
+        ValueError: there is no such convention, or none for this analysis.
     """
     first = np.maximum(analysis.latency - 1, 1)  # MAESTRO's latency has one cycle more than its tiles
     if convention == "as-released":
@@ -296,17 +293,17 @@ def flexible_rows(
     shared_buffer: float = 2 * 2**20,
     element_buffer: float | None = None,
 ) -> np.ndarray:
-    """Height of the array that runs each job fastest where the array's shape is free (G#, Section 5.5).
+    """Height of the array that runs each job fastest if the array's shape is free (G#, Section 5.5).
 
     All heights that divide the number of elements are tried; shapes whose tiles do not fit the shared buffer are left
-    out, unless none fits. Of equally fast ones the one that needs the smallest tile is taken.
+    out, unless none fits. Among equally fast shapes the one with the smallest tile is taken.
 
     Args:
         shapes: N jobs.
-        style: of `STYLES`.
-        elements: processing elements of the core.
-        shared_buffer: of the core [bytes]; the paper's 2 MB.
-        element_buffer: see `analyse`; the paper's is 1 KB.
+        style: one of `STYLES`.
+        elements: number of processing elements of the core.
+        shared_buffer: shared buffer of the core [bytes]; default the paper's 2 MB.
+        element_buffer: see `analyse`; 1 KB in the paper.
 
     Returns:
         `[N]` int64, rows; the columns are `elements // rows`.

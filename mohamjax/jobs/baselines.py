@@ -1,7 +1,7 @@
-"""Optimisers of nevergrad on the encoding of G# (Section 4.4), as the paper used them; extra `baselines`.
+"""Optimisers of nevergrad on the encoding of G# (Section 4.4), as the paper used them; they need the extra `baselines`.
 
-A schedule is a point of the unit cube (`job_problem.decode`). The optimiser is asked for a population at a time, which
-is evaluated in one call.
+A schedule is a point of the unit cube (`job_problem.decode`). The optimiser proposes one population at a time, which is
+evaluated in one call.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ _PRINTED: dict[str, Callable[[Any], Any]] = {
     "TBPSA-printed": lambda known: known.ParametrizedTBPSA(naive=False, initial_popsize=50),
     "portfolio-printed": lambda known: known.ConfPortfolio(optimizers=(known.ParametrizedCMA(scale=8), "DE")),
 }
-"""Where what Table 5 prints is not what the library does: PSO with weights of .8 and a momentum of 1.6, TBPSA with 50
-points at first, and a portfolio of CMA-ES and DE alone, which have turns of equal number whatever they find (passive).
-DE's weights of .8 and CMA-ES's elite group of 50 % are the library's own, and for the others nothing is printed.
+"""Methods for which Table 5 prints settings that differ from the library's: PSO with weights of .8 and a momentum of
+1.6, TBPSA with 50 initial points, and a portfolio of CMA-ES and DE alone, which take equally many turns regardless of
+their results (passive). DE's weights of .8 and CMA-ES's elite group of 50 % are the library's defaults; for the other
+methods nothing is printed.
 
-Nor is the spread of CMA-ES's first points. The library's own is .04 of the range around its middle, so that of four
-cores two get no job, and 10,000 points in 200 dimensions do not widen it. Here it is a fifth of the range."""
+The spread of CMA-ES's first points is not printed either. The library's default is .04 of the range around its middle,
+so that of four cores two get no job, and 10,000 points in 200 dimensions do not widen it. Here it is a fifth of the
+range."""
 
 LIBRARY_METHODS = (*_NEVERGRAD, *_PRINTED)
-"""Methods of Table 5 that run through nevergrad, with its own settings or those that are printed."""
+"""Methods of Table 5 that run through nevergrad, with its default settings or with the printed ones."""
 
 
 @functools.partial(jax.jit, static_argnames="objectives")
 def _measure(points: jax.Array, problem: JobProblem, *, objectives: tuple[str, ...]) -> jax.Array:
-    """`[P]`, the first objective of points of the unit cube `[P, 2 J]`."""
+    """First objective `[P]` of points `[P, 2 J]` of the unit cube."""
     return evaluate(decode(points, problem), problem, objectives)[:, 0]
 
 
@@ -58,10 +60,10 @@ def library_search(
     """Searches one problem for one objective.
 
     Args:
-        method: of `LIBRARY_METHODS`.
+        method: one of `LIBRARY_METHODS`.
         problem: the problem.
         config: sizes, one objective and the seed.
-        target: a value that nothing goes below: the population that reaches it, in single precision, is the last.
+        target: lower bound of the objective; the population that reaches it, in single precision, is the last.
 
     Returns:
         Genes `[1, J]` of the best schedule, and (evaluations, best value) after every population.

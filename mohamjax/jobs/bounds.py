@@ -1,18 +1,19 @@
 """Lower bounds on the makespan of independent jobs behind one shared bandwidth.
 
-With the work time v of `jobs.shared_link` the makespan is the integral of max(1, D(v) / B), which is one plus
-(D(v) / B - 1)+. The one adds up to V, the work of the longest core. The rest is at least the sum over the jobs of their
+With the work time v of `jobs.shared_link`, the makespan is the integral of max(1, D(v) / B) = 1 + (D(v) / B - 1)+. The
+first term integrates to V, the work of the longest core. The second is at least the sum over the jobs of their
 *stalls* (bytes / B - duration)+, the time by which a job exceeds its duration even alone: for x, y >= 0,
-(x + y - 1)+ >= (x - 1)+ + (y - 1)+, so that jobs which run together never stall less than one by one. No schedule,
-therefore, ends before
+(x + y - 1)+ >= (x - 1)+ + (y - 1)+, so jobs that run together never stall less than one by one. Therefore no schedule
+is shorter than
 
-- its longest job, where it is done soonest with all the bandwidth for itself;
+- its longest job, run alone with all the bandwidth on the accelerator where it ends soonest;
 - V plus all stalls, with V at least the work of every core and at least every job's duration;
 - all bytes over the bandwidth.
 
-Which core runs which job is relaxed: jobs may be cut into parts. That leaves a linear program over x[j, a] >= 0,
+The assignment of jobs to cores is relaxed: jobs may be cut into parts. That leaves a linear program over x[j, a] >= 0,
 sum_a x[j, a] = 1: minimise T under T >= V + sum x stall, T >= sum x bytes / B, V >= sum_j x duration for every core and
-V >= sum_a x duration for every job. The last three without stalls are the usual relaxation (machine time and bytes).
+V >= sum_a x duration for every job. Without stalls and the last constraint it is the usual relaxation (machine time and
+bytes).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class JobBound(NamedTuple):
     """Lower bounds on the makespan [time units of the table].
 
     Attributes:
-        longest: the longest job, alone.
-        assignment: relaxation of the assignment over machine time and bytes alone.
-        stalls: the same with stalls and with jobs that are not spread; never below `assignment`.
+        longest: time of the longest job, run alone.
+        assignment: bound from the relaxed assignment with machine time and bytes only.
+        stalls: the same with stalls, and with V at least every job's duration; never below `assignment`.
     """
 
     longest: float
@@ -39,14 +40,14 @@ class JobBound(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The largest of them."""
+        """The largest of the bounds."""
         return max(self)
 
 
 def _kinds(table: JobTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Duration and bytes with equal accelerators as one column, and how many each column stands for.
+    """Duration and bytes with one column per kind of equal accelerators, and the number of accelerators of each kind.
 
-    By symmetry some best solution of the relaxation loads equal accelerators equally.
+    By symmetry, some optimal solution of the relaxation loads equal accelerators equally.
     """
     both = np.concatenate([np.asarray(table.duration, float), np.asarray(table.bytes, float)])
     _, first, inverse = np.unique(both, axis=1, return_index=True, return_inverse=True)
@@ -55,13 +56,13 @@ def _kinds(table: JobTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _relaxed(work: np.ndarray, carried: np.ndarray, count: np.ndarray, with_stalls: bool) -> float:
-    """The linear program's bound, from its prices, so that no tolerance of the solver puts it too high.
+    """The linear program's bound, from its dual prices, so that the solver's tolerance cannot make it too high.
 
     Args:
         work: `[N, A]` durations, +inf where a job cannot run.
         carried: `[N, A]` bytes / B.
-        count: `[A]` accelerators of each kind.
-        with_stalls: whether jobs stall, and keep together.
+        count: `[A]` number of accelerators of each kind.
+        with_stalls: whether stalls and the constraint of V by every job's duration are included.
     """
     from scipy import optimize, sparse
 
@@ -94,8 +95,8 @@ def _relaxed(work: np.ndarray, carried: np.ndarray, count: np.ndarray, with_stal
     )
     if found.status != 0:
         raise RuntimeError(f"the linear program was not solved: {found.message}")
-    # Prices >= 0 on the rows: those of the last two add up to 1, those of the others to the price of V. Any such
-    # prices give a bound: every part costs at least its job's cheapest.
+    # Dual prices >= 0 of the rows: the last two add up to 1, the others to the price of row V + stalls. Any such prices
+    # give a bound: every part costs at least as much as its job's cheapest part.
     price = np.maximum(-found.ineqlin.marginals, 0.0)
     price[-2:] /= price[-2:].sum()
     total = price[:-2].sum()
@@ -106,17 +107,17 @@ def _relaxed(work: np.ndarray, carried: np.ndarray, count: np.ndarray, with_stal
 
 
 def job_bound(table: JobTable) -> JobBound:
-    """Bounds of a table whose accelerators all share its one resource (as `job_problem.job_problem` checks).
+    """Bounds for a table whose accelerators all share its only resource (which `job_problem.job_problem` checks).
 
     Args:
-        table: N >= 1 jobs, each of which can run somewhere.
+        table: N >= 1 jobs, each of which can run on some accelerator.
     """
     duration, traffic, count = _kinds(table)
     carried = np.where(np.isfinite(duration), traffic, 0.0) / table.bandwidth[0]
     longest = float(np.maximum(duration, carried).min(axis=1).max())
     if longest == 0:
         return JobBound(0.0, 0.0, 0.0)
-    # In units of the longest job, so that the solver's tolerances mean something.
+    # Scaled by the longest job to suit the solver's absolute tolerances.
     assignment, stalls = (
         _relaxed(duration / longest, carried / longest, count, with_stalls) * longest for with_stalls in (False, True)
     )

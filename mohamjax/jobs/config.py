@@ -1,4 +1,4 @@
-"""Settings of a search for job schedules, and what tenants want of one."""
+"""Settings of a search for job schedules, and the goals of tenants."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class JobSearchConfig:
 
     Attributes:
         population: schedules of a generation.
-        generations: bred ones, after the first population.
-        objectives: of `job_problem.OBJECTIVES`; several give a front.
-        seed: of all randomness.
-        archive: capacity for the front of several objectives.
+        generations: generations after the first population.
+        objectives: names in `job_problem.OBJECTIVES`; several give a front.
+        seed: seed of all randomness.
+        archive: capacity of the archive for a front of several objectives.
     """
 
     population: int = 50
@@ -51,12 +51,12 @@ class JobSearchConfig:
 
 @dataclasses.dataclass(frozen=True)
 class JobGoals:
-    """What tenants want, beside a short makespan; see `job_problem.job_problem`. What is None is as the table has it.
+    """Goals of tenants beside a short makespan, see `job_problem.job_problem`; None takes those of the table.
 
     Attributes:
-        weight: per job, or None.
-        deadline: per job [time units], or None.
-        target: per job the place at which it should end, or None.
+        weight: importance of each job, or None.
+        deadline: deadline of each job [time units], or None.
+        target: place at which each job should end, or None.
     """
 
     weight: tuple[float, ...] | None = None
@@ -92,8 +92,8 @@ class JobGoals:
 
         Args:
             table: the jobs.
-            jobs: J after padding; default their number.
-            accelerators: A after padding; default their number.
+            jobs: J after padding; default the number of jobs.
+            accelerators: A after padding; default the number of accelerators.
             dtype: float dtype.
         """
         own = self.of(table)

@@ -1,10 +1,10 @@
-"""Genetic algorithms whose children replace their parents: G# as its text and its release select, and a standard one.
+"""Genetic algorithms whose children replace their parents: G# as in its text and in its release, and a standard one.
 
-The other genetic methods run on the shared loop, where the best of parents and children live on. Here a generation is
-made of children but for a few elites, as in the papers: a schedule that no elite place is left for is lost, however
-good. One objective.
+The other genetic methods run on the shared loop, where the best of parents and children survive. Here, as in the
+papers, a generation consists of children and a few elites: a schedule that is not among the elites is lost, however
+good it is. There is one objective.
 
-Axes: P schedules, E elites, J jobs, G generations.
+Axes: P schedules, J jobs, G generations, K seeds.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Succession:
     """How a generation follows from the one before; static.
 
     Attributes:
-        elites: share of the population, its best, that live on unchanged.
+        elites: share of the population, its best, that survives unchanged.
         parents: share of the population, its best, that parents are drawn from.
-        draw: how they are drawn, with replacement: `even`; `roulette`, by how much shorter a makespan is than the
-            longest among the parents, plus one; or `tournament`, the better of two that are drawn evenly.
+        draw: how parents are drawn, with replacement: `even`, uniformly; `roulette`, with weights of 1 plus the
+            difference from the longest makespan among the parents; `tournament`, the better of two uniform draws.
     """
 
     elites: float = 0.05
@@ -51,18 +51,18 @@ class Succession:
 
 
 PRINTED = Succession()
-"""G#'s text: the schedules of the highest fitness are the parents (Sections 3.4 and 4.2.1), drawn evenly. The elite
-ratio was tuned and is not printed (Section 4.2.4); both shares are those of the release."""
+"""G#'s text: parents are the schedules of the highest fitness (Sections 3.4 and 4.2.1), drawn uniformly. The elite
+ratio was tuned and is not printed (Section 4.2.4), so both shares are those of the release."""
 
 RELEASED = Succession(draw="roulette")
 """G#'s release: 5 % elites, parents from the best 10 % by roulette."""
 
 TEXTBOOK = Succession(elites=0.0, parents=1.0, draw="tournament")
-"""A standard genetic algorithm: no elites, binary tournaments. Table 5 prints its two rates alone."""
+"""A standard genetic algorithm: no elites, binary tournaments. Table 5 prints only its two rates."""
 
 
 def draw_parents(key: jax.Array, values: jax.Array, succession: Succession, number: int) -> jax.Array:
-    """`[number]` int32, places of parents among P schedules that are sorted by rising value; the key is consumed."""
+    """`[number]` int32, places of parents among P schedules sorted by rising `values`; the key is consumed."""
     pool = max(2, round(succession.parents * len(values)))
     if succession.draw == "even":
         return jax.random.randint(key, (number,), 0, pool)
@@ -88,10 +88,10 @@ def succeed(
     Args:
         key: typed key, consumed.
         genes: `[P, J]`.
-        values: `[P]` float, what is minimised.
-        context: what the genes schedule.
+        values: `[P]` float, minimised.
+        context: the jobs and accelerators.
         rates: probabilities of the operators.
-        problem: whose `vary` makes two children of two parents.
+        problem: its `vary` makes two children from two parents.
         succession: static.
 
     Returns:
@@ -121,24 +121,24 @@ def generational(
     sizes: tuple[int, int],
     target: jax.Array | None = None,
 ) -> tuple[emo.Archive[JobGenes], jax.Array]:
-    """A whole search. Not jitted; callers vmap.
+    """Runs a whole search. Not jitted; callers vmap.
 
-    Elites are evaluated again with their generation, as in the release, so that G generations after the first cost
-    `P (G + 1)` evaluations.
+    As in the release, elites are evaluated again in every generation, so that G generations after the first population
+    cost `P (G + 1)` evaluations.
 
     Args:
         key: typed key, consumed.
-        context: what is scheduled.
-        seeds: genes `[K, J]`, K <= P, that take places in the first population, or None.
+        context: the jobs and accelerators.
+        seeds: genes `[K, J]`, K <= P, that replace the first random schedules of the population, or None.
         rates: probabilities of the operators.
-        problem: what is searched, for one objective.
+        problem: sampling, variation and evaluation, for one objective.
         succession: static.
         sizes: P and G, static.
-        target: `[]`, as of `emo.loop.evolved`.
+        target: `[]`, see `emo.loop.evolved`.
 
     Returns:
-        The best schedule of all generations as an archive of one slot, and the least value up to each `[G + 1, 1]`;
-        rows after the generation that reaches the target mean nothing.
+        The best schedule of all generations as an archive of one slot, and the least value up to each generation,
+        `[G + 1, 1]`; rows after the generation that reaches the target are meaningless.
     """
     size, generations = sizes
     first = problem.random(jax.random.split(jax.random.fold_in(key, 0), size), context)

@@ -1,8 +1,8 @@
 """The genetic algorithm of G#: mutation and three crossovers on both genomes (Section 4.2.3), on the shared loop.
 
-Survival on the shared loop is ours: the best of parents and offspring live on, whatever their number, so that the elite
-is never lost; of schedules that are equal in all objectives one lives. With several objectives the same search gives a
-Pareto front. How the text and the release select: `generational`.
+Survival on the shared loop is ours: the best of parents and offspring survive, so that the elite is never lost; of
+schedules that are equal in all objectives one survives. With several objectives the same search gives a Pareto front.
+`generational` has the selection of the paper's text and of its release.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class JobRates:
     """Probabilities of the operators, traced.
 
     Attributes:
-        mutation: of every gene of both genomes.
-        crossover_gen: per pair of parents: one genome, exchanged behind a pivot.
-        crossover_rg: per pair: a range of jobs, exchanged in both genomes.
-        crossover_accel: per pair: all jobs of one accelerator, handed on with both genes.
-        mutation_range: every child divides `mutation` by a factor of its own, log-uniform up to e to this power; 0
-            (the paper) is the same rate for all.
-        informed: per child: mutation draws accelerators by what they cost the job instead of evenly. Not in the paper.
+        mutation: per gene of both genomes: the gene is drawn anew.
+        crossover_gen: per pair of parents: one genome is exchanged behind a pivot.
+        crossover_rg: per pair: a range of jobs is exchanged in both genomes.
+        crossover_accel: per pair: all jobs of one accelerator are handed on with both genes.
+        mutation_range: every child divides `mutation` by its own factor, log-uniform from 1 to e to this power; 0 (the
+            paper) gives all the same rate.
+        informed: per child: mutation draws accelerators by their cost for the job, not uniformly. Not in the paper.
         swap: per child: two jobs exchange places. Not in the paper.
         relieve: per child: a job leaves the accelerator with the most work. Not in the paper.
     """
@@ -51,7 +51,7 @@ RELEASED_RATES = JobRates(crossover_rg=0.1, crossover_accel=0.1)
 """The rates of the release, for `released_vary`."""
 
 STANDARD_RATES = JobRates(mutation=0.1, crossover_gen=0.1, crossover_rg=0.0, crossover_accel=0.0)
-"""The standard genetic algorithm of Table 5; its crossover is `standard_vary`'s."""
+"""The rates of the standard genetic algorithm of Table 5, for `standard_vary`."""
 
 DEFAULT_RATES = JobRates(
     mutation=0.2,
@@ -63,7 +63,7 @@ DEFAULT_RATES = JobRates(
     swap=0.3,
     relieve=0.5,
 )
-"""Ours, chosen by `experiments/gsharp_rates.py`."""
+"""Our rates, chosen by `experiments/gsharp_rates.py`."""
 
 
 def random_genes(key: jax.Array, problem: JobProblem) -> JobGenes:
@@ -80,8 +80,8 @@ def crossover_gen(cut: jax.Array, coin: jax.Array, ours: JobGenes, theirs: JobGe
     """Crossover-gen: one genome comes from `theirs` behind a pivot.
 
     Args:
-        cut: `[]` in [0, 1), where among the real jobs.
-        coin: `[]` in [0, 1), which genome.
+        cut: `[]` in [0, 1), place of the pivot among the real jobs.
+        coin: `[]` in [0, 1), accelerators are exchanged below 0.5, else priorities.
         ours: genes `[J]`.
         theirs: genes `[J]`.
         mask: `[J]` bool, real jobs.
@@ -104,7 +104,7 @@ def crossover_rg(cuts: jax.Array, ours: JobGenes, theirs: JobGenes, mask: jax.Ar
 def crossover_accel(chosen: jax.Array, ours: JobGenes, theirs: JobGenes, anywhere: jax.Array) -> JobGenes:
     """Crossover-accel: jobs of one accelerator come from `theirs` with both genes.
 
-    What `ours` had there besides goes `anywhere`.
+    Other jobs that `ours` had on this accelerator move to `anywhere`.
 
     Args:
         chosen: `[]` int32, the accelerator.
@@ -119,13 +119,13 @@ def crossover_accel(chosen: jax.Array, ours: JobGenes, theirs: JobGenes, anywher
 
 
 def mutate(key: jax.Array, genes: JobGenes, problem: JobProblem, rates: JobRates) -> JobGenes:
-    """New random genes where a coin of each gene says so; the key is consumed."""
+    """Draws each gene anew with the probability of mutation; the key is consumed."""
     jobs = problem.mask.shape[0]
     scale_key, coin_key = jax.random.split(key)
     scale, informed = jax.random.uniform(scale_key, (2,))
     rate = rates.mutation * jnp.exp(-rates.mutation_range * scale)
     coin = jax.random.uniform(coin_key, (2 * jobs,))
-    # A coin below the rate is, divided by the rate, again uniform.
+    # A coin below the rate, divided by the rate, is again uniform.
     uniform = coin / jnp.maximum(rate, 1e-9)
     fresh = decode(uniform, problem)
     chosen = jnp.where(informed < rates.informed, informed_accelerator(uniform[:jobs], problem), fresh.accelerator)
@@ -136,7 +136,7 @@ def mutate(key: jax.Array, genes: JobGenes, problem: JobProblem, rates: JobRates
 
 
 def swap(uniform: jax.Array, genes: JobGenes, problem: JobProblem) -> JobGenes:
-    """Two random jobs exchange places; a job that cannot run in the other's place keeps its own; `uniform` `[2]`."""
+    """Two random jobs exchange genes; a job keeps its accelerator if it cannot run on the other's; `uniform` `[2]`."""
     one, two = (uniform * jnp.sum(problem.mask)).astype(jnp.int32)
 
     def put(genes: JobGenes, job: jax.Array, accelerator: jax.Array, priority: jax.Array) -> JobGenes:
@@ -151,7 +151,7 @@ def swap(uniform: jax.Array, genes: JobGenes, problem: JobProblem) -> JobGenes:
 
 
 def relieve(uniform: jax.Array, genes: JobGenes, problem: JobProblem) -> JobGenes:
-    """A random job of the accelerator with the most work goes elsewhere, drawn by what it costs there.
+    """Moves a random job of the accelerator with the most work to another accelerator, drawn by the job's cost there.
 
     Args:
         uniform: `[2]` in [0, 1).
@@ -171,14 +171,16 @@ def relieve(uniform: jax.Array, genes: JobGenes, problem: JobProblem) -> JobGene
 def vary(
     key: jax.Array, mother: JobGenes, father: JobGenes, problem: JobProblem, rates: JobRates
 ) -> tuple[JobGenes, JobGenes]:
-    """Two children of a pair: crossover-gen, then -rg, then -accel, each by its rate, then mutation of each.
+    """Two children of a pair: crossover-gen, -rg and -accel, then for each child mutation, swap and relieve.
+
+    Each operator is applied with the probability that `rates` gives it.
 
     Args:
         key: typed key, consumed.
         mother: genes `[J]`.
         father: genes `[J]`.
-        problem: what the genes schedule.
-        rates: probabilities.
+        problem: the jobs and accelerators.
+        rates: probabilities of the operators.
     """
     jobs, mask = problem.mask.shape[0], problem.mask
     keys = jax.random.split(key, 4)
@@ -206,7 +208,7 @@ def vary(
 
 
 def informed_genes(key: jax.Array, problem: JobProblem) -> JobGenes:
-    """One random schedule, by a fair coin with accelerators drawn by what they cost; the key is consumed."""
+    """One random schedule, with probability 1/2 with accelerators drawn by their cost; the key is consumed."""
     coin_key, plain_key, draw_key = jax.random.split(key, 3)
     plain = random_genes(plain_key, problem)
     chosen = informed_accelerator(jax.random.uniform(draw_key, problem.mask.shape), problem)
@@ -216,11 +218,11 @@ def informed_genes(key: jax.Array, problem: JobProblem) -> JobGenes:
 
 @functools.cache
 def gsharp_problem(objectives: tuple[str, ...], informed: bool = True) -> Problem:
-    """The problem of the shared loop.
+    """G# as a problem of the shared loop.
 
     Args:
-        objectives: of `job_problem.OBJECTIVES`.
-        informed: half of the random schedules are drawn by what accelerators cost (`informed_genes`), not evenly.
+        objectives: names in `job_problem.OBJECTIVES`.
+        informed: half of the random schedules draw accelerators by their cost (`informed_genes`), not uniformly.
     """
     return Problem(
         sample=informed_genes if informed else random_genes,
@@ -233,9 +235,9 @@ def gsharp_problem(objectives: tuple[str, ...], informed: bool = True) -> Proble
 def standard_vary(
     key: jax.Array, mother: JobGenes, father: JobGenes, problem: JobProblem, rates: JobRates
 ) -> tuple[JobGenes, JobGenes]:
-    """Children of the standard genetic algorithm: one pivot through both genomes written one after the other.
+    """Children of the standard genetic algorithm: one pivot through the concatenation of both genomes, then mutation.
 
-    The arguments are those of `vary`; of the rates only `mutation` and `crossover_gen` count.
+    The arguments are those of `vary`. Of the rates it uses `crossover_gen` and those of `mutate`.
     """
     jobs = problem.mask.shape[0]
     draw_key, one, two = jax.random.split(key, 3)
@@ -260,11 +262,11 @@ def standard_problem(objectives: tuple[str, ...]) -> Problem:
 def released_vary(
     key: jax.Array, mother: JobGenes, father: JobGenes, problem: JobProblem, rates: JobRates
 ) -> tuple[JobGenes, JobGenes]:
-    """Children of a pair as the release makes them, its slips included; the arguments are those of `vary`.
+    """Children of a pair as the release makes them, including its mistakes; the arguments are those of `vary`.
 
-    Crossover-gen changes one child alone, the other stays its parent. Crossover-rg replaces both by one and the same:
-    the father's jobs up to a single cut, the mother's behind it. Crossover-accel replaces the first child by the father
-    with the mother's jobs on one accelerator. Then mutation.
+    Crossover-gen changes only one child; the other stays a copy of its parent. Crossover-rg replaces both by the same
+    schedule: the father's jobs up to a single cut, the mother's behind it. Crossover-accel replaces the first child by
+    the father with the mother's jobs on one accelerator. Mutation follows.
     """
     jobs, mask = problem.mask.shape[0], problem.mask
     keys = jax.random.split(key, 4)

@@ -1,7 +1,8 @@
-"""Simple schedulers: what a search has to beat (G#, Table 5), and a bound-aware one of our own.
+"""Simple schedulers: baselines that a search has to beat (G#, Table 5), and a bound-aware one of our own.
 
-Each gives the accelerator of every job and an order; the evaluation then shares the bandwidth. They themselves know
-no-stall durations alone, as published, unless it says otherwise. Plain Python and NumPy: they run once.
+Each gives the accelerator of every job and an order; the evaluation then shares the bandwidth. The schedulers
+themselves know only no-stall durations, as published, unless stated otherwise. They are plain Python and NumPy, because
+each runs only once.
 
 Axes: N jobs, A accelerators.
 """
@@ -37,7 +38,7 @@ class Plan(NamedTuple):
 
 
 def _order(duration: np.ndarray, rule: str, rng: np.random.Generator) -> np.ndarray:
-    """First come, first served; shortest job first (by its mean over the accelerators that can run it); random."""
+    """Jobs by a rule: as they come; by rising mean duration on the accelerators that can run them; at random."""
     if rule == "FCFS":
         return np.arange(len(duration))
     if rule == "SJF":
@@ -46,18 +47,18 @@ def _order(duration: np.ndarray, rule: str, rng: np.random.Generator) -> np.ndar
 
 
 def mean_durations(duration: np.ndarray) -> np.ndarray:
-    """`[N]`, mean of the finite entries of each row."""
+    """Mean `[N]` of the finite entries of each row."""
     finite = np.isfinite(duration)
     return np.where(finite, duration, 0).sum(axis=1) / finite.sum(axis=1)
 
 
 def _eft(duration: np.ndarray, order: np.ndarray, stall: np.ndarray | None = None) -> np.ndarray:
-    """Each job, in this order, to the accelerator where it ends first; `stall` `[N, A]` counts besides."""
+    """Accelerators `[N]`: each job, in order, goes where it ends first; `stall` `[N, A]`, if given, counts too."""
     free = np.zeros(duration.shape[1])
     chosen = np.zeros(len(duration), np.int32)
     for j in order:
         ends = free + duration[j]
-        # With stalls: by how much the whole grows, then by the end on the accelerator.
+        # With stalls: the least growth of the whole schedule first, then the earliest end on the accelerator.
         grows = ends if stall is None else np.maximum(ends, free.max()) + stall[j]
         chosen[j] = np.lexsort((ends, grows))[0]
         free[chosen[j]] += duration[j, chosen[j]]
@@ -65,11 +66,11 @@ def _eft(duration: np.ndarray, order: np.ndarray, stall: np.ndarray | None = Non
 
 
 def list_schedule(table: JobTable, prioritise: str, select: str, rng: np.random.Generator | None = None) -> Plan:
-    """A priority rule and a rule for accelerators (Table 5).
+    """Schedules by a priority rule and a rule for accelerators (Table 5).
 
-    - `OLB`: the next job goes to the accelerator that is free first, whatever it takes there;
-    - `MET`: every job goes to an accelerator that runs it fastest; of equally fast ones to the one with the least work,
-      or a homogeneous platform would use a single core;
+    - `OLB`: the next job goes to the accelerator that is free first, regardless of its duration there;
+    - `MET`: every job goes to an accelerator that runs it fastest; among equally fast ones to that with the least work
+      (otherwise a homogeneous platform would use a single core);
     - `RR`: accelerators in turn;
     - `random`: any accelerator.
 
@@ -79,7 +80,7 @@ def list_schedule(table: JobTable, prioritise: str, select: str, rng: np.random.
         table: the jobs.
         prioritise: `FCFS`, `SJF` or `random`.
         select: `OLB`, `MET`, `RR` or `random`.
-        rng: for what is random; default seeded with 0.
+        rng: generator for the random rules; default seeded with 0.
     """
     duration = table.duration
     rng = np.random.default_rng(0) if rng is None else rng
@@ -105,8 +106,8 @@ def list_schedule(table: JobTable, prioritise: str, select: str, rng: np.random.
 def heft(table: JobTable) -> Plan:
     """Heterogeneous earliest finish time, as published (Topcuoglu et al., 2002), for jobs without dependencies.
 
-    The upward rank of a job without successors is its mean cost; jobs by falling rank, each to the accelerator where it
-    ends first. (Insertion into gaps changes nothing: without dependencies there are none.)
+    The upward rank of a job without successors is its mean cost. Jobs by falling rank go to the accelerator where they
+    end first. (HEFT's insertion into gaps is not needed: without dependencies there are no gaps.)
     """
     order = np.argsort(-mean_durations(table.duration), kind="stable")
     return Plan(_eft(table.duration, order), order.astype(np.int32))
@@ -121,8 +122,8 @@ def lpt_eft(table: JobTable, *, stalls: bool = False) -> Plan:
 
     Args:
         table: the jobs.
-        stalls: our own: count the time by which a job stalls all others because it asks for more than the bandwidth
-            (see `bounds`), both in the order and in the choice.
+        stalls: our variant: count the time by which a job stalls all others because it asks for more than the
+            bandwidth (see `bounds`), both in the order and in the choice.
     """
     duration = table.duration
     order = np.argsort(-_best(duration), kind="stable")
@@ -134,7 +135,7 @@ def lpt_eft(table: JobTable, *, stalls: bool = False) -> Plan:
 
 
 def _stalls(table: JobTable) -> np.ndarray:
-    """`[N, A]`, time by which a job exceeds its duration though it has all the bandwidth."""
+    """`[N, A]`, time by which a job exceeds its duration even with all the bandwidth."""
     able = np.isfinite(table.duration)
     alone = np.where(able, table.bytes, 0.0) / table.bandwidth[0]
     return np.maximum(alone - np.where(able, table.duration, 0.0), 0.0)
@@ -147,19 +148,19 @@ _LISTS = {
 }
 
 HEURISTICS = (*_LISTS, "HEFT", "LPT-EFT", "LPT-stall")
-"""Names of all of them."""
+"""Names of all heuristics."""
 
 
 def run_heuristic(name: str, table: JobTable, seed: int = 0) -> Plan:
-    """A heuristic by its name.
+    """The plan of a heuristic.
 
     Args:
-        name: of `HEURISTICS`.
+        name: one of `HEURISTICS`.
         table: the jobs.
-        seed: for what is random.
+        seed: seed of the random rules.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: there is no heuristic of that name.
     """
     if name in _LISTS:
         return list_schedule(table, *_LISTS[name], np.random.default_rng(seed))

@@ -19,7 +19,7 @@ from mohamjax.runtime.struct import record
 from mohamjax.schedule.fluid import padded_jobs
 
 OBJECTIVES = ("makespan", "energy", "edp", "unsatisfied", "tardiness", "mean-end", "lateness", "missed")
-"""What can be minimised, see `evaluate`."""
+"""Names of the objectives, see `evaluate`."""
 
 
 @record
@@ -28,7 +28,7 @@ class JobGenes:
 
     Attributes:
         accelerator: `[J]` int32, where each job runs; always one that can run it.
-        priority: `[J]` float in [0, 1), of the jobs of an accelerator the smallest runs first.
+        priority: `[J]` float in [0, 1); among the jobs of an accelerator the smallest runs first.
     """
 
     accelerator: jax.Array
@@ -37,23 +37,23 @@ class JobGenes:
 
 @record
 class JobProblem:
-    """What is scheduled, as padded arrays.
+    """Jobs and accelerators of a scheduling problem, as padded arrays.
 
     Attributes:
         duration: `[J, A]` float, no-stall time [time units]; +inf where a job cannot run.
         demand: `[J, A]` float, bytes per time unit that a running job asks for.
         energy: `[J, A]` float [J].
-        bandwidth: `[]` float, shared by all [bytes per time unit].
-        informed: `[J, A]` float, running sums of probabilities of the accelerators, inverse to what the job costs
-            there: its share of the accelerators' time, and its stall, the time by which it exceeds its duration though
-            it has all the bandwidth (which slows all that runs beside it, see `bounds`).
-        choices: `[J, A]` int32, accelerators that can run the job, in rising order, then filling.
-        count: `[J]` int32, how many can.
-        accelerators: `[]` int32, those that are not padding.
+        bandwidth: `[]` float, shared by all accelerators [bytes per time unit].
+        informed: `[J, A]` float, running sums of probabilities of the accelerators, inverse to the job's cost there.
+            The cost is its share of the accelerators' time plus its stall: the time by which it exceeds its duration
+            even with all the bandwidth, which slows all jobs beside it (see `bounds`).
+        choices: `[J, A]` int32, accelerators that can run the job, in rising order, then padding.
+        count: `[J]` int32, number of accelerators that can run the job.
+        accelerators: `[]` int32, number of accelerators without padding.
         mask: `[J]` bool, false for padded jobs.
         weight: `[J]` float, importance of each job.
-        deadline: `[J]` float, +inf for none [time units].
-        target: `[J]` int32, place at which the job should end among all, 0 first.
+        deadline: `[J]` float [time units], +inf for none.
+        target: `[J]` int32, place at which the job should end among all, from 0.
     """
 
     duration: jax.Array
@@ -71,10 +71,10 @@ class JobProblem:
 
 
 def check_size(jobs: int, accelerators: int) -> None:
-    """Complains about more jobs and accelerators than the closed form of a shared link takes.
+    """Checks that the closed form of a shared link can take so many jobs and accelerators.
 
     Raises:
-        InputError: too many.
+        InputError: there are too many.
     """
     if not link_fits(padded_jobs(jobs), accelerators):
         raise InputError(
@@ -102,13 +102,14 @@ def job_problem(
         accelerators: A, at least the table's (the default).
         weight: `[N]`, default 1 each.
         deadline: `[N]` [time units], default none.
-        target: `[N]`, a permutation: when each job should end (G#, Section 5.7); default the order of the table.
-        dtype: of the floats.
+        target: `[N]`, a permutation: place at which each job should end (G#, Section 5.7); default the table's order.
+        dtype: float dtype.
 
     Raises:
-        InputError: jobs depend on each other, one moves bytes in no time, there is not exactly one resource, shared by
-            all, or there are too many jobs or accelerators.
-        ValueError: `jobs` or `accelerators` is too small, or another array does not have N entries.
+        InputError: jobs depend on each other, a job moves bytes in no time, there is not exactly one resource that all
+            accelerators use, or there are too many jobs or accelerators.
+        ValueError: `jobs` or `accelerators` is too small, another array does not have N entries, or `target` is not a
+            permutation.
     """
     count, cores = table.duration.shape
     if any(table.predecessors):
@@ -179,11 +180,11 @@ def job_problem(
 
 
 def decode(unit: jax.Array, problem: JobProblem) -> JobGenes:
-    """The schedule that a point of the unit cube stands for: the encoding of all optimisers (G#, Section 4.4).
+    """The schedule that a point of the unit cube encodes, for all optimisers (G#, Section 4.4).
 
     Args:
-        unit: `[..., 2 J]` float; the first half chooses accelerators among those that can run the job, the second is
-            the priorities. Values outside [0, 1) are clipped.
+        unit: `[..., 2 J]` float; the first half chooses among the accelerators that can run each job, the second half
+            holds the priorities. Values outside [0, 1) are clipped.
         problem: the problem.
 
     Returns:
@@ -199,15 +200,15 @@ def decode(unit: jax.Array, problem: JobProblem) -> JobGenes:
 
 
 def informed_accelerator(unit: jax.Array, problem: JobProblem) -> jax.Array:
-    """An accelerator for each job, drawn by `JobProblem.informed` from uniform numbers `[J]`."""
+    """An accelerator for each job, `[J]` int32, drawn by `JobProblem.informed` from uniform numbers `[J]`."""
     pick = jnp.sum(problem.informed <= unit[:, None], axis=1)
-    # Rounding of the running sums could point behind the last that is possible.
+    # Rounding of the running sums may pick an accelerator that cannot run the job.
     able = jnp.take_along_axis(problem.duration, jnp.minimum(pick, problem.duration.shape[1] - 1)[:, None], axis=1)
     return jnp.where(jnp.isfinite(able[:, 0]), pick, problem.choices[:, 0]).astype(jnp.int32)
 
 
 def _finish_place(end: jax.Array, mask: jax.Array) -> jax.Array:
-    """`[P, J]` int32: how many jobs end before each, ties by number."""
+    """`[P, J]` int32: number of jobs that end before each job, ties by number."""
     order = jnp.argsort(jnp.where(mask, end, jnp.inf), axis=-1, stable=True)
     return jnp.argsort(order, axis=-1).astype(jnp.int32)
 
@@ -218,18 +219,19 @@ def evaluate(genes: JobGenes, problem: JobProblem, objectives: Sequence[str] = (
     - `makespan`: the latest end [time units];
     - `energy`: sum over the jobs [J];
     - `edp`: energy times makespan;
-    - `unsatisfied`: 1 - SAT (Section 5.7): the share of jobs whose place among all ends is A or more away from their
-      target, A being the number of accelerators. (The paper defines SAT by a figure, from the two orders and the two
+    - `unsatisfied`: 1 - SAT (Section 5.7): the share of jobs whose place among all ends is at least A away from their
+      target, where A is the number of accelerators. (The paper defines SAT by a figure, from the two orders and the two
       numbers; this is our reading of it.)
     - `tardiness`: sum over the jobs of weight times the time by which they miss their deadline;
-    - `mean-end`: mean of the ends, weighted: what serves tenants with priorities;
-    - `lateness`: the largest end less deadline [time units], negative where all are early, 0 without any;
+    - `mean-end`: weighted mean of the ends [time units], for tenants with priorities;
+    - `lateness`: the largest difference of end and deadline [time units], negative if all are early, 0 without any
+      deadline;
     - `missed`: number of jobs that end after their deadline.
 
     Args:
         genes: `[P, J]`.
         problem: the problem.
-        objectives: of `OBJECTIVES`, static.
+        objectives: names in `OBJECTIVES`, static.
 
     Returns:
         `[P, M]` float, smaller is better.
@@ -268,10 +270,10 @@ def evaluate(genes: JobGenes, problem: JobProblem, objectives: Sequence[str] = (
 
 @functools.cache
 def objective_names(text: str) -> tuple[str, ...]:
-    """Objectives of a comma-separated list.
+    """Objectives from a comma-separated list.
 
     Raises:
-        InputError: there is none, one is not known, or one is named twice.
+        InputError: the list is empty, a name is unknown, or a name occurs twice.
     """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     unknown = [name for name in names if name not in OBJECTIVES]

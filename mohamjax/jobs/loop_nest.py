@@ -25,13 +25,13 @@ from mohamjax.mapping.nest import covered
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 MAPPING_CHOICES = ("latency", "energy", "edp")
-"""What decides which mapping of its Pareto set a job has on a core."""
+"""Criteria that choose a job's mapping on a core from its Pareto set."""
 
-_PACKAGED_LEVELS = 6  # as deep as the packaged templates, so that the mapper's programs for these serve here too
+_PACKAGED_LEVELS = 6  # depth of the packaged templates, so that their mapper programs are reused here
 
 
 def _templates_of(core: Core | TemplateCore) -> list[Template]:
-    """The template of a core; a flexible one has one for every array that it can be."""
+    """The templates of a core: one, or for a flexible core one for every shape of its array."""
     if isinstance(core, TemplateCore):
         return [dataclasses.replace(core.template, sizes="fixed")]
     if not core.flexible:
@@ -41,20 +41,20 @@ def _templates_of(core: Core | TemplateCore) -> list[Template]:
 
 
 def _best(latency: np.ndarray, energy: np.ndarray, choice: str) -> tuple[int, ...]:
-    """Place of the best mapping, ties by the other value."""
+    """Indices of the best mapping; ties are decided by the other value, for `edp` by latency."""
     keys = {"latency": (energy, latency), "energy": (latency, energy), "edp": (latency, latency * energy)}[choice]
     return tuple(int(i) for i in np.unravel_index(np.lexsort([key.ravel() for key in keys])[0], latency.shape))
 
 
 @dataclasses.dataclass(frozen=True)
 class CoreMappings:
-    """The mappings of jobs on cores, from which `analyses` takes one for each.
+    """Pareto sets of mappings of jobs on cores, from which `analyses` chooses.
 
     Attributes:
-        layers: of N jobs.
-        unique: the U different ones.
-        templates: T templates that the cores may be.
-        places: by core, the indices of the templates that it may be.
+        layers: layers of N jobs.
+        unique: the U distinct layers.
+        templates: the T templates of all cores.
+        places: indices of the templates of each core.
         tables: Pareto tables `[U, T, M, ...]`, NumPy arrays.
     """
 
@@ -67,14 +67,14 @@ class CoreMappings:
     def analyses(self, choice: str = "latency") -> dict[Core | TemplateCore, JobAnalysis]:
         """Analyses the jobs on every core by the best mapping of each.
 
-        A tile set is what one step of the off-chip memory's loops works on. Energies count everything from the MACs to
+        A tile set is the data of one step of the off-chip memory's loops. Energies include everything from the MACs to
         the off-chip memory.
 
         Args:
-            choice: of `MAPPING_CHOICES`: which mapping of its Pareto set over latency and energy a job has on a core.
+            choice: one of `MAPPING_CHOICES`, by which a mapping is chosen from the Pareto set of latency and energy.
 
         Returns:
-            The analysis of the N jobs on each core; the latency is +inf where a template does not run the layer.
+            The analysis of the N jobs on each core; the latency is +inf where the core has no mapping of the layer.
         """
         covers = covered(self.tables.mapping)
         place = {layer: u for u, layer in enumerate(self.unique)}
@@ -86,7 +86,7 @@ class CoreMappings:
         return found
 
     def _row(self, which: list[int], u: int, choice: str, covers: np.ndarray) -> tuple[float, ...]:
-        """The fields of `JobAnalysis` of a unique layer on a core that may be `which` of the templates."""
+        """The fields of `JobAnalysis` for unique layer `u` on a core whose templates are `which`."""
         shape = self.unique[u].shape
         objectives = np.asarray(self.tables.objectives[u, which], float)  # cycles, pJ, um^2; +inf beyond a set
         t, m = _best(objectives[..., 0], objectives[..., 1], choice)
@@ -117,19 +117,19 @@ def core_mappings(
 ) -> CoreMappings:
     """Searches the mappings of jobs on cores (`LayerMapper`), on templates of fixed sizes.
 
-    A core of a style is the template `core_template`.
+    The template of a core with a style is `core_template`.
 
     Args:
         key: typed key of the mapper.
-        layers: of N jobs.
-        cores: distinct ones; a flexible one takes the best array for each job.
+        layers: layers of N jobs.
+        cores: distinct cores; a flexible core uses the best shape of its array for each job.
         technology: energy and area tables.
         config: sizes of the mapper.
         progress: called after every generation of a block, see `LayerMapper`.
-        cache: where finished sets are kept between runs, see `LayerMapper`.
+        cache: keeps finished sets between runs, see `LayerMapper`.
 
     Raises:
-        InputError: no core runs some layer.
+        InputError: some layer runs on no core, or no mapping of it was found on any core.
     """
     unique = list(dict.fromkeys(layers))
     each = {core: _templates_of(core) for core in cores}

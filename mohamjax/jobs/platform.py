@@ -1,4 +1,4 @@
-"""Platforms of G#: cores of fixed dataflow styles behind one shared bandwidth, and the job table of jobs on them."""
+"""Platforms of G#: cores of fixed dataflow styles behind one shared bandwidth, and the job tables for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mohamjax.jobs.table import JobTable
 from mohamjax.schedule.design import CYCLE_S
 from mohamjax.workload import DIMS, TASKS, ApplicationModel, UniqueLayer
 
-_COLUMNS = 64  # of every array of the paper
+_COLUMNS = 64  # width of every array in the paper
 SHARED = "system"
 """Name of the resource that all cores share."""
 
@@ -35,12 +35,12 @@ class JobBatch:
     """Independent jobs of several tenants.
 
     Attributes:
-        names: of N jobs, distinct.
-        layers: what each computes.
-        tenants: whom each belongs to.
-        weight: importance of each.
-        deadline: cycles, +inf for none.
-        target: place at which each should end, a permutation of 0..N-1.
+        names: distinct names of N jobs.
+        layers: layer that each job computes.
+        tenants: tenant that each job belongs to, "" for none.
+        weight: importance of each job.
+        deadline: deadline of each job [cycles], +inf for none.
+        target: place at which each job should end, a permutation of 0..N-1.
     """
 
     names: tuple[str, ...]
@@ -51,7 +51,7 @@ class JobBatch:
     target: tuple[int, ...]
 
     def wanted(self, table: JobTable) -> JobTable:
-        """The table of these jobs with whom they are for and what is wanted of them, as far as anybody says it."""
+        """The table of these jobs with their tenants, weights, deadlines and targets; defaults become None."""
         count = len(self.names)
         return dataclasses.replace(
             table,
@@ -62,18 +62,18 @@ class JobBatch:
         )
 
     def reshaped(self, share: float, seed: int) -> JobBatch:
-        """The batch with layers of random shapes, as of networks that a search made (G#, Section 5.5).
+        """The batch with layers of random shapes, as a network search would make them (G#, Section 5.5).
 
-        K, C, P and Q of every job, and the channels of a depthwise one, are each multiplied by a number of their own,
-        drawn evenly between `1 - share` and `1 + share`; what is 1 stays so, and filters keep their size. (The paper
+        K, C, P and Q of every job, and the channels of a depthwise one, are each multiplied by their own factor, drawn
+        uniformly between `1 - share` and `1 + share`. Bounds of 1 stay 1, and filters keep their size. (The paper
         prints no range.)
 
         Args:
             share: above 0, below 1.
-            seed: of the draw.
+            seed: seed of the draw.
 
         Raises:
-            InputError: no such share.
+            InputError: `share` is out of range.
         """
         if not 0 < share < 1:
             raise InputError(f"is {share:g}", item="share of random shapes", remedy="give a number between 0 and 1")
@@ -82,7 +82,7 @@ class JobBatch:
         for layer in self.layers:
             drawn = dict(zip("KCPQG", rng.uniform(1 - share, 1 + share, 5), strict=True))
             if layer.type != "dwconv":
-                del drawn["G"]  # elsewhere a number of groups or heads, which nothing is divided by here
+                del drawn["G"]  # elsewhere the number of groups or heads, which stays
             old = {name: getattr(layer.shape, name) for name in drawn}
             new = {name: max(1, round(b * drawn[name])) if b > 1 else 1 for name, b in old.items()}
             layers.append(UniqueLayer(layer.type, dataclasses.replace(layer.shape, **new)))
@@ -101,11 +101,11 @@ class Core:
     """A sub-accelerator.
 
     Attributes:
-        style: dataflow, of `job_analysis.STYLES`.
+        style: dataflow, one of `analysis.STYLES`.
         rows: height of the array of processing elements.
-        columns: its width.
+        columns: width of the array.
         flexible: the shape of the array is chosen for every job; only the number of elements is fixed.
-        element_buffer: what a processing element holds [bytes], see `analysis.analyse`; None for no limit.
+        element_buffer: buffer of a processing element [bytes], see `analysis.analyse`; None for no limit.
     """
 
     style: str
@@ -125,7 +125,7 @@ class Core:
 
     @property
     def elements(self) -> int:
-        """Processing elements."""
+        """Number of processing elements."""
         return self.rows * self.columns
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ class Core:
 
 @dataclasses.dataclass(frozen=True)
 class TemplateCore:
-    """A sub-accelerator that is a template at its largest sizes; the loop-nest model alone knows what it takes."""
+    """A sub-accelerator that is a template at its largest sizes; only the loop-nest model knows its costs."""
 
     template: Template
 
@@ -148,7 +148,7 @@ class Platform:
     """Cores behind one bandwidth.
 
     Attributes:
-        name: for people.
+        name: name shown to users.
         cores: A cores.
     """
 
@@ -164,7 +164,7 @@ PLATFORMS = {
     "S5": ((3, "HB", 128), (1, "LB", 128), (3, "HB", 64), (1, "LB", 64)),
     "S6": ((7, "HB", 128), (1, "LB", 128), (7, "HB", 64), (1, "LB", 64)),
 }
-"""Settings of G#'s Table 4: (how many, style, rows), 64 columns each. LB stands for one of the LB styles."""
+"""Settings of G#'s Table 4: (number of cores, style, rows), 64 columns each. LB stands for one of the LB styles."""
 
 
 def named_platform(
@@ -173,14 +173,14 @@ def named_platform(
     """A setting of G#'s Table 4.
 
     Args:
-        name: of `PLATFORMS`.
-        lb: what LB is: `LB_rs` (Eyeriss-like, the paper's text) or `LB_os` (ShiDianNao-like, what the released script
-            builds).
+        name: a key of `PLATFORMS`.
+        lb: style that LB stands for: `LB_rs` (Eyeriss-like, as in the paper's text) or `LB_os` (ShiDianNao-like, as in
+            the released script).
         flexible: the shape of every array is chosen per job (Section 5.5).
-        element_buffer: what a processing element holds [bytes], None for no limit; 1024 in Section 5.5.
+        element_buffer: buffer of a processing element [bytes], None for no limit; 1024 in Section 5.5.
 
     Raises:
-        ValueError: there is no such setting or style, or an element holds nothing.
+        ValueError: there is no such setting or style, or `element_buffer` is below 6 bytes.
     """
     if name not in PLATFORMS:
         raise ValueError(f"platform is {name!r}, expected one of {', '.join(PLATFORMS)}")
@@ -193,15 +193,15 @@ def named_platform(
 
 
 POOLS = (*TASKS, "mixed")
-"""Classes of networks that jobs are drawn from (G#, Section 5.1.1); mixed is all of them."""
+"""Classes of networks that jobs are drawn from (G#, Section 5.1.1); `mixed` is all of them."""
 
 
 def _drawn(application: ApplicationModel, pool: str, sample: int, seed: int) -> list[int]:
-    """Layers drawn with replacement from the networks of a pool.
+    """Indices of layers drawn with replacement from the networks of a pool.
 
     Raises:
         ValueError: there is no such pool.
-        InputError: a network says no task, or a task of the pool has no layers.
+        InputError: a network has no task, or a task of the pool has no layers.
     """
     if pool not in POOLS:
         raise ValueError(f"pool is {pool!r}, expected one of {', '.join(POOLS)}")
@@ -232,18 +232,18 @@ def _drawn(application: ApplicationModel, pool: str, sample: int, seed: int) -> 
 def batch_of_layers(
     application: ApplicationModel, *, sample: int | None = None, seed: int = 0, pool: str | None = None
 ) -> JobBatch:
-    """Independent jobs from the layers of networks: a tenant per network.
+    """Independent jobs from the layers of networks, one tenant per network.
 
     Args:
         application: networks.
-        sample: how many jobs to draw with replacement, as G# does; None takes every layer once.
-        seed: of the draw.
-        pool: of `POOLS`, draws from the networks of this task alone, every layer as likely. `mixed` draws equal shares
-            (to one job) from each task, however many layers its networks have: a recommendation model has few.
+        sample: number of jobs to draw with replacement, as G# does; None takes every layer once.
+        seed: seed of the draw.
+        pool: one of `POOLS`; draws layers uniformly from the networks of this task. `mixed` draws equal shares (to
+            within one job) from each task, because some networks have few layers (a recommendation model).
 
     Raises:
-        ValueError: there is no such pool, or one without `sample`.
-        InputError: a network says no task, or a task of the pool has no layers.
+        ValueError: there is no such pool, or `pool` is given without `sample`.
+        InputError: a network has no task, or a task of the pool has no layers.
     """
     if pool is not None:
         if sample is None:
@@ -283,14 +283,14 @@ def platform_table(
     """The job analysis table of independent jobs on a platform (G#, Figure 3), from the closed forms.
 
     Args:
-        names: of N jobs, distinct.
-        shapes: of the jobs.
-        platform: with A cores.
-        bandwidth: what all cores share [bytes per cycle, GB/s at 1 GHz].
-        demand: convention of `job_analysis.bandwidth_demand`.
+        names: distinct names of N jobs.
+        shapes: shapes of the jobs.
+        platform: platform with A cores.
+        bandwidth: bandwidth that all cores share [bytes per cycle, GB/s at 1 GHz].
+        demand: convention of `analysis.bandwidth_demand`.
 
     Returns:
-        As `analysis_table`, without energies.
+        The table of `analysis_table`, without energies.
 
     Raises:
         InputError: a core is a template.
@@ -312,7 +312,7 @@ def platform_table(
 
 
 def _bytes(analysis: JobAnalysis, demand: str) -> np.ndarray:
-    """`[N]`, what the demand carries in a job's own time; 0 where it cannot run."""
+    """`[N]`, bytes moved at the demand of each job in its no-stall time; 0 where it cannot run."""
     able = np.isfinite(analysis.latency)
     return np.where(able, bandwidth_demand(analysis, demand) * np.where(able, analysis.latency, 0.0), 0.0)
 
@@ -325,18 +325,18 @@ def analysis_table(
     *,
     demand: str,
 ) -> JobTable:
-    """The job table of analyses of N jobs on every kind of core of a platform.
+    """The job table of N jobs on a platform, from analyses of the jobs on every kind of core.
 
     Args:
-        names: of the jobs, distinct.
-        platform: with A cores.
-        analyses: of the jobs on each distinct core.
-        bandwidth: what all cores share [bytes per cycle, GB/s at 1 GHz].
-        demand: convention of `job_analysis.bandwidth_demand`.
+        names: distinct names of the jobs.
+        platform: platform with A cores.
+        analyses: analysis of the jobs on each distinct core.
+        bandwidth: bandwidth that all cores share [bytes per cycle, GB/s at 1 GHz].
+        demand: convention of `analysis.bandwidth_demand`.
 
     Returns:
-        The table in cycles, with one resource that all cores use. The bytes of a job are what its demand carries in
-        the time that it takes without stalls. Energies where all analyses have them.
+        The table in cycles, with one resource that all cores use. The bytes of a job are those moved at its demand in
+        its no-stall time. Energies are there if all analyses have them.
     """
     labels = [f"{i} {core}" for i, core in enumerate(platform.cores)]
     each = [analyses[core] for core in platform.cores]

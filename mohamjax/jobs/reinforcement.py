@@ -1,14 +1,14 @@
 """Reinforcement learning on the encoding of G#: A2C and PPO, with the settings of Table 5.
 
-An episode schedules the jobs in the order of the table: for each the policy chooses an accelerator that can run it and
-one of 16 priorities. At the end the schedule is evaluated, as by every other method, and minus the logarithm of its
-objective is the only reward. A batch of episodes runs side by side (the environments; one population of the other
-methods), then policy and critic learn from it.
+An episode schedules the jobs in the order of the table: for each job the policy chooses an accelerator that can run it
+and one of 16 priorities. At the end the schedule is evaluated as in every other method, and minus the logarithm of its
+objective is the only reward. A batch of episodes runs in parallel (as many as other methods have schedules in a
+population), then policy and critic learn from it.
 
-Policy and critic are networks of three hidden layers of 128; discount 0.99; A2C takes one step of RMSProp (0.0007) per
-batch, PPO four epochs of four minibatches with Adam (0.00025) and a clipping range of 0.2. What Table 5 leaves open
-(generalised advantages, weights of entropy and value, clipped gradients) is as in Stable Baselines, of whose A2C and
-PPO2 these values are the defaults, except that both learn from whole episodes, with normalised advantages.
+Policy and critic are networks with three hidden layers of 128 units; the discount is 0.99. A2C takes one step of
+RMSProp (0.0007) per batch, PPO four epochs of four minibatches with Adam (0.00025) and a clipping range of 0.2. What
+Table 5 leaves open (generalised advantages, weights of entropy and value, clipped gradients) follows the defaults of
+A2C and PPO2 in Stable Baselines, except that both learn from whole episodes, with normalised advantages.
 
 Axes: E episodes of a batch, J jobs (padded), A accelerators, F features.
 """
@@ -40,16 +40,16 @@ class Learning:
 
     Attributes:
         optimiser: name of an optimiser of optax.
-        rate: its learning rate.
-        options: its further settings.
-        trace: lambda of the generalised advantages; 1 is the return itself.
-        value_weight: of the critic's loss.
+        rate: learning rate.
+        options: further settings of the optimiser.
+        trace: lambda of the generalised advantages; 1 uses the return itself.
+        value_weight: weight of the critic's loss.
         epochs: passes over a batch of episodes.
-        minibatches: steps of a pass.
-        clip: range of the ratio of probabilities (PPO); infinite for none.
+        minibatches: steps per pass.
+        clip: clipping range of the ratio of probabilities (PPO); infinite for none.
         discount: gamma.
-        entropy_weight: of the policy's entropy.
-        gradient_norm: largest norm of a step's gradient.
+        entropy_weight: weight of the policy's entropy.
+        gradient_norm: norm to which the gradient of a step is clipped.
     """
 
     optimiser: str
@@ -69,18 +69,18 @@ LEARNING_METHODS = {
     "A2C": Learning("rmsprop", 7e-4, (("decay", 0.99), ("eps", 1e-5)), trace=1.0, value_weight=0.25),
     "PPO": Learning("adam", 2.5e-4, (("eps", 1e-5),), trace=0.95, value_weight=0.5, epochs=4, minibatches=4, clip=0.2),
 }
-"""Methods of Table 5 that learn. Without clipping, in one step per batch, PPO's loss has the gradient of A2C's."""
+"""Learning methods of Table 5. With one step per batch and no clipping, PPO's loss has the same gradient as A2C's."""
 
 
 class Steps(NamedTuple):
     """Steps of episodes, with any leading axes.
 
     Attributes:
-        seen: `[..., F]` float, what the policy saw.
-        accelerator: `[...]` int32, chosen.
-        priority: `[...]` int32, chosen, of `_PRIORITIES`.
-        log_probability: `[...]` float, of both choices.
-        value: `[...]` float, the critic's.
+        seen: `[..., F]` float, features that the policy saw.
+        accelerator: `[...]` int32, the accelerator chosen.
+        priority: `[...]` int32, the priority chosen, below `_PRIORITIES`.
+        log_probability: `[...]` float, logarithm of the probability of both choices.
+        value: `[...]` float, value estimated by the critic.
         able: `[..., A]` bool, accelerators that could be chosen.
     """
 
@@ -97,7 +97,7 @@ Network = list[tuple[jax.Array, jax.Array]]
 
 
 Agent = dict[str, Network]
-"""What learns: the `policy`, and the `critic` that tells the value of a state."""
+"""The networks that learn: the `policy`, and the `critic` that estimates the value of a state."""
 
 
 def _network(key: jax.Array, sizes: tuple[int, ...], last_scale: float) -> Network:
@@ -118,7 +118,7 @@ def _forward(network: Network, x: jax.Array) -> jax.Array:
 
 
 def _features(problem: JobProblem) -> tuple[jax.Array, jax.Array]:
-    """What the policy sees of each job `[J, F - A]`, and the unit of work, the mean of the accelerators' least."""
+    """Features of each job `[J, F - A]`, and the unit of work: the sum of the jobs' least durations over A."""
     able = jnp.isfinite(problem.duration)
     least = jnp.min(problem.duration, axis=1, keepdims=True)
     unit = jnp.maximum(jnp.sum(jnp.where(problem.mask[:, None], least, 0.0)) / problem.accelerators, 1e-30)
@@ -130,7 +130,7 @@ def _features(problem: JobProblem) -> tuple[jax.Array, jax.Array]:
 
 
 def _choices(agent: Agent, seen: jax.Array, able: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Logarithms of the probabilities of accelerators `[..., A]` (very low where not able) and priorities."""
+    """Logarithms of the probabilities of accelerators `[..., A]` (very low where not able) and of priorities."""
     logits = _forward(agent["policy"], seen)
     cores = able.shape[-1]
     return jax.nn.log_softmax(jnp.where(able, logits[..., :cores], -1e9)), jax.nn.log_softmax(logits[..., cores:])
@@ -168,12 +168,12 @@ def advantages(reward: jax.Array, value: jax.Array, mask: jax.Array, settings: L
 
     Args:
         reward: `[E]` float.
-        value: `[J, E]` float, the critic's.
-        mask: `[J]` bool, real steps, first.
+        value: `[J, E]` float, values estimated by the critic.
+        mask: `[J]` bool, real steps, which come first.
         settings: discount and trace.
 
     Returns:
-        `[J, E]` each, 0 for steps that are not real.
+        Advantages and targets, `[J, E]` each; 0 for padded steps.
     """
     last = mask & ~jnp.append(mask[1:], False)
     value = jnp.where(mask[:, None], value, 0.0)
@@ -191,7 +191,7 @@ def advantages(reward: jax.Array, value: jax.Array, mask: jax.Array, settings: L
 def loss_of(
     agent: Agent, steps: Steps, advantage: jax.Array, target: jax.Array, weight: jax.Array, settings: Learning
 ) -> jax.Array:
-    """Loss of steps `[N]` that count by their weight: 1 or 0."""
+    """Mean loss, `[]`, over those of N steps whose bool `weight` is true."""
 
     def mean(x: jax.Array) -> jax.Array:
         return jnp.sum(jnp.where(weight, x, 0.0)) / jnp.maximum(jnp.sum(weight), 1)
@@ -213,10 +213,10 @@ class _Learnt(NamedTuple):
 
     Attributes:
         agent: policy and critic.
-        memory: of the optimiser.
+        memory: state of the optimiser.
         scale: `[]` float, mean objective of the first batch; rewards are relative to it.
         best: `[J]`, the best schedule so far.
-        least: `[]` float, its objective.
+        least: `[]` float, objective of the best schedule.
     """
 
     agent: Agent
@@ -292,15 +292,15 @@ def learning_search(
     Compiles once per method, sizes and objective.
 
     Args:
-        method: of `LEARNING_METHODS`.
+        method: a key of `LEARNING_METHODS`.
         problem: the problem.
-        config: the population is the number of episodes of a batch; one objective, and the seed.
+        config: sizes, one objective and the seed; the population is the number of episodes of a batch.
 
     Returns:
         Genes `[1, J]` of the best schedule, and (evaluations, best value) after every batch.
     """
     key = jax.random.key(config.seed)
-    sizes = dataclasses.replace(config, seed=0)  # another seed is no other program
+    sizes = dataclasses.replace(config, seed=0)  # so that another seed does not compile another program
     best, history = _learn(key, problem, settings=LEARNING_METHODS[method], config=sizes)
     steps = [(config.population * (g + 1), float(v)) for g, v in enumerate(np.asarray(history))]
     return jax.tree.map(lambda leaf: leaf[None], best), steps

@@ -1,4 +1,4 @@
-"""G# from end to end: from a job table to schedules by any method, counted alike, evaluated in double precision."""
+"""G# end to end: schedules of a job table by any method, with equal budgets, evaluated in double precision."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class JobSchedule:
     """One schedule, and how it was found.
 
     Attributes:
-        method: its name.
+        method: name of the method.
         plan: accelerators and order.
-        objectives: every one of `job_problem.OBJECTIVES`, in double precision.
-        evaluations: schedules evaluated by its search.
-        seconds: wall time, compile time included.
+        objectives: value of each of `job_problem.OBJECTIVES`, in double precision.
+        evaluations: schedules evaluated by the search.
+        seconds: wall time of the search [s], including compile time.
         history: (evaluations so far, best value of the first objective so far), in single precision.
     """
 
@@ -68,7 +68,7 @@ class JobSchedule:
 @shown_briefly
 @dataclasses.dataclass(frozen=True, eq=False)
 class JobFront:
-    """Schedules of one search that do not dominate each other, by rising first objective; one where there is one."""
+    """Non-dominated schedules of one search, by rising first objective; a single one for a single objective."""
 
     method: str
     schedules: tuple[JobSchedule, ...]
@@ -92,7 +92,7 @@ def genes_of(plans: Sequence[Plan], jobs: int) -> JobGenes:
 
 
 def _plans(genes: JobGenes, count: int) -> list[Plan]:
-    """Plans of genes `[K, J]`, the first `count` jobs of which are real."""
+    """Plans of genes `[K, J]`; only the first `count` jobs are real."""
     where = np.asarray(genes.accelerator)[:, :count]
     order = np.asarray(priority_order(genes.priority[:, :count]))
     return [Plan(a, o) for a, o in zip(where, order, strict=True)]
@@ -106,13 +106,13 @@ def seed_plans(table: JobTable) -> list[Plan]:
 def given_schedules(
     table: JobTable, plans: dict[str, Plan], config: JobSearchConfig, goals: JobGoals | None = None
 ) -> list[JobFront]:
-    """Schedules that are there already, each as what a method of its name has found, the best first.
+    """Fronts of schedules found elsewhere, each under its name as a method, the best first.
 
     Args:
         table: the jobs.
         plans: order and accelerators, by name.
-        config: its first objective is the one of the order.
-        goals: for the objectives that need them.
+        config: fronts are sorted by its first objective.
+        goals: weights, deadlines and targets of the jobs.
     """
     if not plans:
         return []
@@ -133,7 +133,7 @@ def evaluate_plans(table: JobTable, plans: Sequence[Plan], goals: JobGoals | Non
     Args:
         table: the jobs.
         plans: K schedules.
-        goals: for the objectives that need them.
+        goals: weights, deadlines and targets of the jobs.
     """
     with jax.enable_x64(True):
         problem = (goals or JobGoals()).problem(table, dtype=jnp.float64)
@@ -160,17 +160,17 @@ def searched_islands(
     succession: Succession | None = None,
     target: jax.Array | None = None,
 ) -> tuple[emo.Archive[JobGenes], jax.Array]:
-    """The jitted program of `search_islands`, which returns what it does.
+    """The jitted program of `search_islands`, with the same result.
 
     Args:
         keys: `[I]` typed keys, one for each island, consumed.
-        context: as there.
-        seeds: as there.
-        rates: as there, float32.
+        context: see `search_islands`.
+        seeds: see `search_islands`.
+        rates: see `search_islands`; float32.
         problem: static.
         sizes: static.
-        generations: static, those bred after the first population.
-        succession: static, as there.
+        generations: static, generations after the first population.
+        succession: static, see `search_islands`.
         target: `[]` float32, or None.
     """
 
@@ -199,26 +199,26 @@ def search_islands(
     succession: Succession | None = None,
     target: float | None = None,
 ) -> tuple[emo.Archive, jax.Array]:
-    """Searches I problems side by side; compiles once for all problems of the same sizes.
+    """Searches I problems in parallel; compiles once for all problems of the same sizes.
 
     Args:
         key: typed key, consumed.
-        context: problems with a leading `[I]`.
+        context: problems with a leading axis `[I]`.
         config: sizes; its seed is not used.
         rates: probabilities of the operators, traced.
-        seeds: `[I, K, J]`, first individuals, or None.
-        problem: what is searched and how; default `gsharp_problem`.
+        seeds: `[I, K, J]`, individuals of the first population, or None.
+        problem: sampling, variation and evaluation; default `gsharp_problem`.
         succession: how children replace their parents, for one objective; None for the survival of the shared loop.
-        target: a least first objective that nothing goes below: an island that reaches it, in single precision, breeds
-            no more. None: all generations are bred.
+        target: lower bound of the first objective: an island that reaches it, in single precision, stops. None: all
+            generations are run.
 
     Returns:
         The archive `[I, ...]` of the best schedules, and the best value of every objective after each generation,
-        `[G + 1, I, M]`; rows after the one that reaches the target mean nothing.
+        `[G + 1, I, M]`; rows after the one that reaches the target are meaningless.
     """
     chosen = gsharp_problem(config.objectives) if problem is None else problem
     archive = 2 if len(config.objectives) == 1 else config.archive
-    # Rates are always of one type: another one would compile anew.
+    # All rates become float32, because another type would compile anew.
     traced = jax.tree.map(lambda rate: jnp.asarray(rate, jnp.float32), rates)
     return searched_islands(
         island_keys(key, context.mask.shape[0]), context, seeds, traced,
@@ -232,8 +232,8 @@ class GeneticMethod(NamedTuple):
 
     Attributes:
         rates: probabilities of the operators.
-        make: the problem for some objectives.
-        seeded: whether heuristics seed it.
+        make: makes the problem for given objectives.
+        seeded: whether schedules of heuristics start in the first population.
         succession: how children replace their parents; None for the survival of the shared loop.
     """
 
@@ -251,7 +251,7 @@ def _genetic(
     given: Sequence[Plan],
     target: float,
 ) -> tuple[list[Plan], list[tuple[int, float]]]:
-    """Non-dominated plans of one search, seeds among them, and its history up to the last generation that was bred."""
+    """Plans of one search (archive and seeds), and its history up to the generation that reaches the target."""
     jobs = padded_jobs(len(table.jobs))
     context = jax.tree.map(lambda leaf: leaf[None], goals.problem(table, jobs=jobs))
     plans = [*given, *(seed_plans(table) if method.seeded else ())][: config.population]
@@ -273,7 +273,7 @@ def _genetic(
 
 
 def _target(method: str, table: JobTable, config: JobSearchConfig, bound: float | None) -> float:
-    """What a search can stop at: the lower bound of the makespan, where that is its one objective."""
+    """Value at which a search can stop: the lower bound of the makespan if that is its only objective, else -inf."""
     if config.objectives != ("makespan",) or method not in (*GENETIC, *LIBRARY_METHODS):
         return -np.inf
     return job_bound(table).best if bound is None else bound
@@ -295,10 +295,10 @@ GENETIC = {
     "standard-ga-printed": GeneticMethod(STANDARD_RATES, standard_problem, succession=TEXTBOOK),
     "random": GeneticMethod(PAPER_RATES, random_problem),
 }
-"""Genetic methods and random search, by name: those on the shared loop, and with a `succession` those as printed."""
+"""Genetic methods and random search, by name; those with a `succession` select as published, not as the shared loop."""
 
 STARTED = tuple(name for name in GENETIC if name != "random")
-"""Methods that start from schedules that are given, before those of heuristics. Random search draws all anew."""
+"""Methods that start from given schedules, before those of heuristics. Random search draws all schedules anew."""
 
 METHODS = (*GENETIC, *HEURISTICS, *LEARNING_METHODS, *LIBRARY_METHODS)
 """Names of all methods: G# in five forms, baselines on the same loops, heuristics, learning methods, optimisers of a
@@ -310,12 +310,11 @@ class JobPreset:
     """G# as it was published.
 
     Attributes:
-        methods: the search, then what its paper compares with and needs no library; the first is what
-            `api.schedule_jobs` takes.
+        methods: the search, which `api.schedule_jobs` uses, then those of its paper's baselines that need no library.
         population: schedules of a generation.
-        generations: after the first population.
+        generations: generations after the first population.
         demand: convention of `analysis.bandwidth_demand` for job tables from closed forms.
-        lb: what the LB cores of the named platforms are.
+        lb: style of the LB cores of the named platforms.
     """
 
     methods: tuple[str, ...]
@@ -331,15 +330,15 @@ PRESETS = {
     "gsharp": JobPreset(("gsharp-printed", "standard-ga-printed", *_TABLE_5), demand="per-tile", lb="LB_rs"),
     "as-released": JobPreset(("gsharp-released", *_TABLE_5), demand="as-released", lb="LB_os"),
 }
-"""G# as its text has it (operators and rates of Section 4.2.3, 100 generations of 100 schedules of Section 5.1.5, the
-demand of Section 3.5.2), and as its release does."""
+"""G# as in the paper's text (operators and rates of Section 4.2.3, 100 generations of 100 schedules of Section 5.1.5,
+the demand of Section 3.5.2), and as in its release."""
 
 
 def preset_named(name: str) -> JobPreset:
     """A preset by its name.
 
     Raises:
-        InputError: there is none of that name.
+        InputError: there is no preset of that name.
     """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}", argument="preset", remedy=f"name one of {', '.join(PRESETS)}")
@@ -347,10 +346,10 @@ def preset_named(name: str) -> JobPreset:
 
 
 def check_method(method: str, config: JobSearchConfig) -> None:
-    """Complains about a method that is not there or cannot search these objectives.
+    """Checks that a method exists and can search the objectives.
 
     Raises:
-        InputError: it is not known, its library is not installed, or it takes one objective.
+        InputError: the method is unknown, its library is not installed, or it takes only one objective.
     """
     if method not in METHODS:
         raise InputError(f"{method!r} is not known", item="method", remedy=f"name one of {', '.join(METHODS)}")
@@ -363,7 +362,7 @@ def check_method(method: str, config: JobSearchConfig) -> None:
 
 
 def check_goals(config: JobSearchConfig, goals: JobGoals) -> None:
-    """Complains about objectives that the goals have no data for.
+    """Checks that objectives that need deadlines have some.
 
     Raises:
         InputError: tardiness, lateness or missed deadlines without a deadline.
@@ -378,12 +377,12 @@ def check_goals(config: JobSearchConfig, goals: JobGoals) -> None:
 
 
 def check_problem(table: JobTable, config: JobSearchConfig, goals: JobGoals) -> None:
-    """Complains about what no method can schedule, or not for these objectives.
+    """Checks that a table can be scheduled for the objectives.
 
     Raises:
-        InputError: the table is not for G#, or an objective needs energies or deadlines that are not there.
+        InputError: the table is not for G#, or an objective needs energies or deadlines that are missing.
     """
-    goals.problem(table)  # complains about what is no problem of G#
+    goals.problem(table)  # raises InputError for a table that is not for G#
     if table.energy is None and {"energy", "edp"} & set(config.objectives):
         raise InputError(
             "the job table has no energies (closed forms know none)",
@@ -404,25 +403,27 @@ def run_method(
     """Schedules a table by one method.
 
     A search for the least makespan ends with the generation that reaches the lower bound, in single precision, and
-    counts the evaluations up to it; the learning methods go on. The bound is worked out before its seconds begin.
+    counts the evaluations up to it; the learning methods always run all generations. The time to compute the bound is
+    not part of `JobSchedule.seconds`.
 
     Args:
-        method: of `METHODS`. `gsharp` starts from the heuristics of `SEEDS`, `gsharp-unseeded` from random schedules;
-            `gsharp-paper` has the paper's operators and rates alone and evenly drawn schedules; `gsharp-printed` and
-            `gsharp-released` besides select as the text and the release do, `standard-ga-printed` lets children
-            replace all parents. A2C and PPO learn from batches of as many episodes as the population has schedules.
+        method: one of `METHODS`. `gsharp` starts from the heuristics of `SEEDS`, `gsharp-unseeded` from random
+            schedules; `gsharp-paper` has only the paper's operators and rates, and uniformly drawn schedules;
+            `gsharp-printed` and `gsharp-released` also select as the text and the release do; in `standard-ga-printed`
+            children replace all parents. A2C and PPO learn from batches of as many episodes as the population has
+            schedules.
         table: independent jobs behind one bandwidth.
         config: sizes, objectives and seed; default 10,000 evaluations, makespan.
         goals: weights, deadlines and targets of the jobs.
-        given: schedules that are there already, such as a transferred one; first individuals of the methods in
-            `STARTED`, as many as the population takes; the others do not look at them.
-        bound: the lower bound of the makespan, `job_bound(table).best`, for those who have worked it out already.
+        given: known schedules, such as a transferred one, for the first population of the methods in `STARTED`, as
+            many as it holds; other methods ignore them.
+        bound: the lower bound of the makespan, `job_bound(table).best`, if it is known already.
 
     Returns:
-        The best schedule, or with several objectives the schedules that do not dominate each other.
+        The best schedule, or with several objectives the non-dominated schedules.
 
     Raises:
-        InputError: the method is not known or not installed, or the table is not for G#.
+        InputError: the method is unknown or not installed, or the table is not for G#.
     """
     config, goals = config or JobSearchConfig(), goals or JobGoals()
     check_method(method, config)

@@ -1,15 +1,15 @@
 """Independent jobs behind one shared bandwidth: the fluid model in closed form, for whole populations.
 
 With one resource every running job is slowed alike (G#, Algorithm 1: shares are proportional to demands, so that all
-grants are the same fraction). Hence there is a clock that all cores share: *work time* v, in which every job takes its
-no-stall duration and every core runs its jobs back to back. One unit of work time lasts max(1, D(v) / bandwidth), where
-D(v) is what the jobs that run at v demand together. The makespan is the integral of that up to the end of the longest
-core. Ends in work time are prefix sums, D changes by a known step at each of them, and nothing has to be simulated
-event by event: two sorts and a few scans do it.
+grants are the same fraction). Hence all cores share a clock: *work time* v, in which every job takes its no-stall
+duration and every core runs its jobs back to back. One unit of work time lasts max(1, D(v) / bandwidth), where D(v) is
+the total demand of the jobs that run at v. The makespan is the integral of that up to the end of the longest core. Ends
+in work time are prefix sums, and D changes by a known step at each end, so that two sorts and a few scans replace a
+simulation event by event.
 
 This equals `fluid.simulate` for jobs without predecessors where one resource serves all accelerators, and only there.
 
-Axes: B schedules, J jobs (padded), A accelerators. Inside, B is the trailing axis, which compiles to fast loops.
+Axes: B schedules, J jobs (padded), A accelerators. Internally B is the trailing axis, which compiles to fast loops.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mohamjax.runtime.platforms import by_platform
 
 _PRIORITY_BITS = 16
 PRIORITY_LEVELS = 2**_PRIORITY_BITS
-"""Priorities in [0, 1] are compared in this many equal steps; within a step the lower job goes first."""
+"""Priorities in [0, 1] are compared in this many equal steps; within a step the lower job number goes first."""
 
 
 _LANES = 256  # schedules of a block on a CPU
@@ -37,20 +37,20 @@ def _level(priority: jax.Array) -> jax.Array:
 
 
 def link_fits(jobs: int, accelerators: int) -> bool:
-    """Whether so many jobs and accelerators, padding included, fit the closed form; 1024 on 63 do, 2048 on 31 too."""
+    """Whether so many jobs and accelerators, padding included, fit the closed form, as 1024 on 63 or 2048 on 31 do."""
     return (jobs - 1).bit_length() + accelerators.bit_length() + _PRIORITY_BITS <= 32
 
 
 def priority_order(priority: jax.typing.ArrayLike) -> jax.Array:
-    """Jobs by rising priority value, in the order of `link_makespan`: `[..., J]` int32, a permutation."""
+    """Jobs by rising priority value, in the order in which `link_makespan` runs them: `[..., J]` int32 permutation."""
     return jnp.argsort(_level(jnp.asarray(priority)), axis=-1, stable=True).astype(jnp.int32)
 
 
 def _sorted(operands: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     """Sorts arrays `[J, B]` along J, a power of two, by the first of them: Batcher's bitonic network.
 
-    Every stage is a few element-wise operations along the population, while XLA's own sort of several operands calls a
-    comparator per pair on a CPU and takes five times as long (`experiments/gsharp_speed.py` measures both).
+    Every stage is a few element-wise operations along the population. On a CPU XLA's own sort of several operands calls
+    a comparator per pair and takes five times as long (`experiments/gsharp_speed.py` measures both).
     """
     size = operands[0].shape[0]
     row = jnp.arange(size, dtype=jnp.int32)
@@ -72,9 +72,9 @@ def _shift(x: jax.Array, by: int, fill: jax.typing.ArrayLike) -> jax.Array:
 
 
 def _by_core(accelerator: jax.Array, priority: jax.Array, accelerators: int, mask: jax.Array):
-    """Jobs core by core, each core's by priority: `core` and `job`, `[J, B]` int32; padded jobs last, as a core more.
+    """Jobs by core, then priority: `core` and `job`, `[J, B]` int32; padded jobs come last, as jobs of core A.
 
-    Core, priority and job are packed into one word, since a sort of single integers is many times faster.
+    Core, priority and job are packed into one word, since sorting single integers is many times faster.
     """
     jobs = accelerator.shape[1]
     job_bits = (jobs - 1).bit_length()
@@ -90,7 +90,7 @@ def _by_core(accelerator: jax.Array, priority: jax.Array, accelerators: int, mas
 
 
 def _events(accelerator, priority, duration, demand, mask):
-    """End in work time and step of D there, per job in order of cores, `[J, B]`; D at the start `[B]`; the jobs."""
+    """End in work time and step of D there, `[J, B]` in the order of `_by_core`; D at the start `[B]`; the jobs."""
     jobs, accelerators = duration.shape
     core, job = _by_core(accelerator, priority, accelerators, mask)
     at = (job, jnp.minimum(core, accelerators - 1))
@@ -98,7 +98,7 @@ def _events(accelerator, priority, duration, demand, mask):
     length, asked = jnp.where(real, duration[at], 0), jnp.where(real, demand[at], 0)
     end, by = length, 1
     while by < jobs:
-        # Cores are contiguous: rows `by` apart belong to one core exactly if all rows between them do.
+        # Rows of a core are contiguous: two rows belong to one core only if all rows between them do.
         end = end + jnp.where(core == _shift(core, by, -1), _shift(end, by, 0), 0)
         by *= 2
     first = core != _shift(core, 1, -1)
@@ -109,25 +109,25 @@ def _events(accelerator, priority, duration, demand, mask):
 
 
 def _elapsed(end: jax.Array, step: jax.Array, begin: jax.Array, bandwidth: jax.typing.ArrayLike) -> jax.Array:
-    """Real time between each end and the one before it, `[J, B]`; inputs in order of the ends."""
-    asked = begin + _shift(jnp.cumsum(step, axis=0), 1, 0)  # in the stretch before each end
+    """Real time between each end and the one before it, `[J, B]`; the inputs are sorted by end."""
+    asked = begin + _shift(jnp.cumsum(step, axis=0), 1, 0)  # total demand in the stretch before each end
     stretch = end - _shift(end, 1, 0)
     slow = jnp.maximum(jnp.where(asked > 0, asked / bandwidth, 0), 1)
-    # After an infinite end, a stretch is infinity less infinity: the makespan is infinite anyhow.
+    # After an infinite end a stretch is inf - inf and counts as 0; the makespan is infinite already.
     return jnp.where(stretch > 0, stretch * slow, 0)
 
 
 def _padded(*arrays: jax.Array) -> tuple[jax.Array, ...]:
-    """Rows of zeros up to the next power of two."""
+    """The arrays with rows of zeros appended up to the next power of two."""
     more = (1 << max(1, (arrays[0].shape[0] - 1).bit_length())) - arrays[0].shape[0]
     return tuple(jnp.pad(x, [(0, more), (0, 0)]) for x in arrays)
 
 
 def _cached(run: Callable[[jax.Array, jax.Array], jax.Array], accelerator: jax.Array, priority: jax.Array):
-    """`run` on blocks of schedules one after another, which stay in a processor's cache; `[B, ...]`.
+    """Runs `run` on blocks of schedules one after another, which fit a CPU's cache; `[B, ...]`.
 
-    In a loop over several blocks XLA's CPU compiler also leaves each step to one thread: shared among threads, steps as
-    short as these take longer, to run and to compile.
+    In a loop over several blocks, XLA's CPU compiler also runs each step on one thread: steps as short as these take
+    longer to run and to compile if they are split among threads.
     """
     return in_blocks(lambda block: run(*block), (accelerator, priority), _LANES)
 
@@ -148,22 +148,22 @@ def link_makespan(
 
     Args:
         accelerator: `[B, J]` int32 in 0..A-1, where each job runs.
-        priority: `[B, J]` float in [0, 1]; of the jobs of an accelerator, smaller values run earlier.
-        duration: `[J, A]` float, time of each job when nothing slows it; +inf where it cannot run.
-        demand: `[J, A]` float >= 0, bytes per time unit that it asks for.
-        bandwidth: `[]` float > 0, bytes per time unit that all share; +inf for no limit.
+        priority: `[B, J]` float in [0, 1]; among the jobs of an accelerator, smaller values run earlier.
+        duration: `[J, A]` float, no-stall time of each job; +inf where it cannot run.
+        demand: `[J, A]` float >= 0, bytes per time unit that a job asks for.
+        bandwidth: `[]` float > 0, bytes per time unit, shared by all accelerators; +inf for no limit.
         mask: `[J]` bool, false for padded jobs.
 
     Returns:
-        `[B]` float; +inf where a job runs that cannot.
+        `[B]` float; +inf if a job is on an accelerator that cannot run it.
 
     Raises:
-        ValueError: jobs and accelerators are too many for a word of 32 bits (1024 jobs on 63 accelerators fit).
+        ValueError: too many jobs and accelerators for a word of 32 bits (1024 jobs on 63 accelerators fit).
     """
 
     def run(accelerator: jax.Array, priority: jax.Array) -> jax.Array:
         end, step, begin, _ = _events(accelerator, priority, duration, demand, mask)
-        # Padding stands first, at time 0, and changes nothing.
+        # Padding is sorted to the front, at time 0, and changes nothing.
         end, step = _sorted(_padded(end, step))
         return jnp.sum(_elapsed(end, step, begin, bandwidth), axis=0)
 
@@ -178,12 +178,12 @@ def link_ends(
     bandwidth: jax.typing.ArrayLike,
     mask: jax.Array,
 ) -> jax.Array:
-    """End of every job `[B, J]`, 0 for padded jobs, +inf behind a job that cannot run; see `link_makespan`."""
+    """End of every job `[B, J]`: 0 for padded jobs, +inf from a job that cannot run on; see `link_makespan`."""
 
     def run(accelerator: jax.Array, priority: jax.Array) -> jax.Array:
         lanes, jobs = accelerator.shape
         end, step, begin, job = _events(accelerator, priority, duration, demand, mask)
-        end, step, job = _sorted(_padded(end, step, job + 1))  # of padding: 0
+        end, step, job = _sorted(_padded(end, step, job + 1))  # job + 1, so that padding is 0
         real = jnp.cumsum(_elapsed(end, step, begin, bandwidth), axis=0)
         out = jnp.zeros((lanes, jobs), real.dtype)
         out = out.at[jnp.arange(lanes)[None, :], jnp.where(job > 0, job - 1, jobs)].set(

@@ -1,7 +1,7 @@
-"""Job tables: what every job costs on every accelerator, and the evaluation of many schedules over one table.
+"""Job tables: costs of every job on every accelerator, and the evaluation of many schedules over one table.
 
-This is the view of the scheduler (G#): it knows no layers, mappings or packages, only durations, bytes and energies
-per job and accelerator, dependencies, and the bandwidths that the accelerators share.
+This is the view of the scheduler (G#): it does not know layers, mappings or packages, only durations, bytes and
+energies per job and accelerator, dependencies, and the bandwidths that the accelerators share.
 
 Axes: N jobs, J jobs padded, A accelerators, R shared resources, P schedules.
 """
@@ -33,24 +33,23 @@ from mohamjax.schedule.fluid import (
 @shown_briefly
 @dataclasses.dataclass(frozen=True, eq=False)
 class JobTable:
-    """Jobs, accelerators and the resources between them and the memory.
+    """Jobs, accelerators and the resources between accelerators and memory.
 
     Attributes:
-        jobs: N names.
-        accelerators: A names.
-        duration: `[N, A]` float64, time of a job on an accelerator when nothing slows it [time units]; +inf where
-            the job cannot run.
-        bytes: `[N, A]` float64, its off-chip traffic [bytes]; ignored where it cannot run.
+        jobs: names of the N jobs.
+        accelerators: names of the A accelerators.
+        duration: `[N, A]` float64, no-stall time of a job on an accelerator [time units]; +inf where it cannot run.
+        bytes: `[N, A]` float64, off-chip traffic of the job [bytes]; ignored where it cannot run.
         energy: `[N, A]` float64 [J], or None where energies are not known.
-        predecessors: per job the indices of the jobs that must have ended before it starts.
-        resources: names.
-        bandwidth: per resource [bytes per time unit], +inf for unlimited.
-        resources_of_accelerator: per accelerator the indices of the resources that all its traffic passes.
+        predecessors: for each job the indices of the jobs that must have ended before it starts.
+        resources: names of the R resources.
+        bandwidth: of each resource [bytes per time unit], +inf for unlimited.
+        resources_of_accelerator: for each accelerator the indices of the resources that all its traffic passes.
         time_unit: "cycles" or "s".
-        tenants: per job who it is for, "" for nobody in particular; None where nobody says.
-        weight: per job its importance, or None for 1 each.
-        deadline: per job [time units], +inf for none, or None.
-        target: per job the place at which it should end, a permutation, or None for the order of the table.
+        tenants: tenant of each job, "" for none; None if no job has one.
+        weight: importance of each job, or None for 1 each.
+        deadline: deadline of each job [time units], +inf for none; None if no job has one.
+        target: place at which each job should end, a permutation, or None for the order of the table.
     """
 
     jobs: tuple[str, ...]
@@ -101,12 +100,12 @@ class JobArrays:
     Attributes:
         duration: `[J, A]` float [time units], +inf where a job cannot run, 0 for padded jobs.
         bytes: `[J, A]` float.
-        energy: `[J, A]` float [J]; 0 where the table knows none.
-        predecessor_bits: `[J, W]` uint32.
-        shared_uses: `[A, R]` bool.
+        energy: `[J, A]` float [J]; 0 where the table has none.
+        predecessor_bits: `[J, W]` uint32, predecessors of each job as a bit mask.
+        shared_uses: `[A, R]` bool, true where an accelerator uses a shared resource.
         shared_bandwidth: `[R]` float [bytes per time unit].
         private_bandwidth: `[A]` float [bytes per time unit].
-        job_mask: `[J]` bool.
+        job_mask: `[J]` bool, false for padded jobs.
     """
 
     duration: jax.Array
@@ -120,12 +119,12 @@ class JobArrays:
 
 
 class JobObjectives(NamedTuple):
-    """What a schedule costs.
+    """Objectives of a schedule.
 
     Attributes:
         makespan: `[]` float, the latest end [time units]; +inf unless every job ends.
         energy: `[]` float, sum over the jobs [J].
-        reason: `[]` int32, 0 or why not every job ends, see `fluid.REASONS`.
+        reason: `[]` int32, 0 if every job ends, else why not, see `fluid.REASONS`.
     """
 
     makespan: jax.Array
@@ -140,10 +139,7 @@ def job_arrays(table: JobTable, jobs: int | None = None, dtype: jax.typing.DType
         table: the table.
         jobs: J, at least the number of jobs; default the next multiple of 32, so that tables of nearly equal size
             share one compiled program.
-        dtype: of the floats.
-
-    Returns:
-        The arrays.
+        dtype: float dtype.
 
     Raises:
         ValueError: `jobs` is too small.
@@ -170,12 +166,12 @@ def job_arrays(table: JobTable, jobs: int | None = None, dtype: jax.typing.DType
 
 
 def _on(values: jax.Array, accelerator: jax.Array) -> jax.Array:
-    """`[J]` of a `[J, A]` table, each job on its accelerator."""
+    """Entries `[J]` of a `[J, A]` table, those of each job's accelerator."""
     return jnp.take_along_axis(values, accelerator[:, None], axis=1)[:, 0]
 
 
 def _scheduled(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> tuple[Jobs, Resources]:
-    """A schedule as the fluid model takes it."""
+    """A schedule as input of the fluid model."""
     jobs = Jobs(
         duration=_on(arrays.duration, accelerator),
         bytes=_on(arrays.bytes, accelerator),
@@ -195,12 +191,12 @@ def evaluate_jobs(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -
     """Objectives of one schedule; pure, callers vmap and jit.
 
     Args:
-        order: `[J]` int32, all jobs by priority, padded ones anywhere: a permutation.
+        order: `[J]` int32, permutation of all jobs by priority, with padded jobs anywhere.
         accelerator: `[J]` int32 in 0..A-1, where each job runs (any for padded jobs).
         arrays: the table.
 
     Returns:
-        The objectives; a job where it cannot run makes the makespan infinite.
+        The objectives; the makespan is infinite if a job is on an accelerator that cannot run it.
     """
     done = completion(*_scheduled(order, accelerator, arrays))
     return JobObjectives(done.makespan, _energy(accelerator, arrays), done.reason)
@@ -236,16 +232,16 @@ def evaluate_table(
 ) -> tuple[JobObjectives, Timeline | None]:
     """Evaluates many schedules over one table in one compiled call.
 
-    Recompiles with the number of schedules, of accelerators and of shared resources, with the number of jobs in
-    steps of 32, and with the precision.
+    Recompiles per number of schedules, accelerators and shared resources, per number of jobs in steps of 32, and per
+    precision.
 
     Args:
         table: the table.
         order: `[P, N]` int, all jobs by priority.
         accelerator: `[P, N]` int, where each job runs.
         float32: single instead of double precision.
-        timelines: also say when each job starts and ends.
-        devices: over which the schedules are spread; their number divides P.
+        timelines: also return start and end of each job.
+        devices: devices that share the schedules; their number divides P.
 
     Returns:
         Objectives `[P]` and, if asked for, timelines `[P, N]`, as NumPy arrays.

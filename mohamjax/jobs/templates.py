@@ -1,6 +1,6 @@
 """Templates that stand for the cores of G#'s platforms in the loop-nest model.
 
-A core of the closed forms (`job_analysis`) is a dataflow alone: which loops run over its array of h rows of w elements.
+In the closed forms (`analysis`) a core is only a dataflow: the loops that run over its array of h rows of w elements.
 Here the same loops run over an array of the same size, and the rest of the nest is searched within these constraints:
 
 | style | along a row (w) | over the rows (h) | stationary |
@@ -9,17 +9,18 @@ Here the same loops run over an array of the same size, and the rest of the nest
 | `LB_rs` (Eyeriss-like) | P | P, S | filter windows, and the inputs of a row of outputs |
 | `LB_os` (ShiDianNao-like) | Q | P | outputs, until they are complete |
 
-A matrix product has its rows (N) in the place of P; nothing is left to run along a row of `LB_os` then.
+In a matrix product the rows (N) take the place of P; then no loop runs along a row of `LB_os`.
 
-What does not stand for the paper's cores:
+Differences from the paper's cores:
 
-- Buffers are enforced and hold every tile once; MAESTRO takes them as large as needed, and twice for double buffering.
-  The shared buffer has what Table 4 gives a core of the style, 72.5 bytes per element for HB and 54.25 for LB. The 64
-  words of operands in every element and the 32 accumulators (of an element; of a row for HB) are our choice.
-- Loops over the array are exact divisors of the layer's bounds, never partly filled.
-- Depthwise layers follow the style, where MAESTRO has one dataflow for them on all cores, and `LB_os` gives every
-  output row a row of its own, where MAESTRO's walks R of them in time.
-- There is no cycle more per filter window. As there, networks on the chip do not limit the speed.
+- Buffer capacities are enforced, and buffers hold every tile once; MAESTRO assumes buffers as large as needed, and
+  doubles them for double buffering. The shared buffer has the size that Table 4 gives a core of the style, 72.5 bytes
+  per element for HB and 54.25 for LB. The 64 words of operands in every element and the 32 accumulators (per element;
+  for HB per row) are our choice.
+- Trip counts over the array are exact divisors of the layer's bounds, so no pass fills the array partly.
+- Depthwise layers follow the style; MAESTRO has one dataflow for them on all cores. `LB_os` gives every output row a
+  row of the array; MAESTRO's walks R output rows in time.
+- There is no extra cycle per filter window. As in MAESTRO, networks on the chip do not limit the speed.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ _NESTS = {
         _PRODUCTS: (_rule("CRS"), _rule("CRS"), _rule(_ANY, y="N", order="CRSPQKNG")),
     },
 }
-"""Loops of the two levels of an element and of the shared buffer, innermost first; memory takes any."""
+"""Allowed loops of the two levels of an element and of the shared buffer, innermost first; memory allows all loops."""
 
 
 def core_template(style: str, rows: int, columns: int) -> Template:
-    """The template of a core, of fixed sizes.
+    """The template of a core, with fixed sizes.
 
     Args:
-        style: of `job_analysis.STYLES`.
+        style: one of `analysis.STYLES`.
         rows: height of the array.
-        columns: its width.
+        columns: width of the array.
     """
 
     def registers(name: str, words: int, keep: tuple[bool, bool, bool], bits: int, children: int = 1) -> Level:

@@ -1,7 +1,7 @@
 """Knowledge transfer of G# (Section 4.3): the schedule of one batch, by rank, as a start for another.
 
-Jobs are ranked by their mean no-stall latency over the accelerators, the longest first. What is kept of a schedule is
-the accelerator and the priority of every rank; a new batch of as many jobs takes them over rank by rank.
+Jobs are ranked by their mean no-stall latency over the accelerators, the longest first. A ranked schedule keeps the
+accelerator and the place of every rank; a new batch of as many jobs takes them over rank by rank.
 
 Axes: N jobs, A accelerators.
 """
@@ -24,11 +24,11 @@ from mohamjax.jobs.table import JobTable
 
 
 class RankedSchedule(NamedTuple):
-    """A schedule of ranks.
+    """A schedule by rank of the jobs.
 
     Attributes:
         accelerator: `[N]` int32, where the job of each rank runs.
-        place: `[N]` int32, its place in the order of all jobs.
+        place: `[N]` int32, place of the job of each rank in the order of all jobs.
     """
 
     accelerator: np.ndarray
@@ -37,15 +37,15 @@ class RankedSchedule(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Transfer:
-    """A schedule of ranks, and where it comes from.
+    """A ranked schedule and its origin.
 
     Attributes:
         ranked: the schedule.
-        accelerators: A names, of the accelerators that its numbers mean.
-        batch: the jobs that it was learnt on, in words.
-        method: that found it.
-        objectives: what it reached there, by name.
-        time_unit: of these, "cycles" or "s".
+        accelerators: names of the A accelerators that the schedule refers to by number.
+        batch: description of the jobs that the schedule was found for.
+        method: method that found the schedule.
+        objectives: its objectives on these jobs, by name.
+        time_unit: time unit of the objectives, "cycles" or "s".
     """
 
     ranked: RankedSchedule
@@ -57,12 +57,12 @@ class Transfer:
 
 
 def _by_rank(table: JobTable) -> np.ndarray:
-    """`[N]`, jobs by falling mean latency, ties by number."""
+    """Jobs `[N]` by falling mean latency, ties by number."""
     return np.argsort(-mean_durations(table.duration), kind="stable")
 
 
 def ranked_schedule(table: JobTable, plan: Plan) -> RankedSchedule:
-    """What is kept of a plan of this table."""
+    """The ranked schedule of a plan for this table."""
     jobs = _by_rank(table)
     place = np.empty(len(jobs), np.int32)
     place[plan.order] = np.arange(len(jobs))
@@ -70,13 +70,13 @@ def ranked_schedule(table: JobTable, plan: Plan) -> RankedSchedule:
 
 
 def apply_ranked(table: JobTable, kept: RankedSchedule) -> Plan:
-    """A plan of another table by a kept schedule.
+    """The plan that a ranked schedule gives for another table.
 
-    Where a job cannot run on the accelerator of its rank, it goes where it is fastest.
+    A job that cannot run on the accelerator of its rank goes where it is fastest.
 
     Args:
-        table: as many jobs and accelerators as the schedule was kept for.
-        kept: the schedule of ranks.
+        table: a table with as many jobs as the schedule, and with the accelerators that it uses.
+        kept: the ranked schedule.
 
     Raises:
         ValueError: the numbers of jobs differ, or an accelerator does not exist.
@@ -95,13 +95,13 @@ def apply_ranked(table: JobTable, kept: RankedSchedule) -> Plan:
 
 
 def transfer_of(table: JobTable, schedule: JobSchedule, batch: str, objectives: Sequence[str]) -> Transfer:
-    """What is kept of a schedule, with where it comes from.
+    """The ranked form of a schedule, with its origin.
 
     Args:
-        table: the jobs that it schedules.
-        schedule: any method's.
-        batch: the jobs, in words.
-        objectives: names of the values that are kept.
+        table: the jobs that are scheduled.
+        schedule: a schedule of any method.
+        batch: description of the jobs.
+        objectives: names of the objectives to keep.
     """
     return Transfer(
         ranked=ranked_schedule(table, schedule.plan),
@@ -116,16 +116,16 @@ def transfer_of(table: JobTable, schedule: JobSchedule, batch: str, objectives: 
 def direct_transfer(
     table: JobTable, transfer: Transfer, config: JobSearchConfig | None = None, goals: JobGoals | None = None
 ) -> JobFront:
-    """What a kept schedule reaches on another table without any search (the paper's transfer after 0 epochs).
+    """Applies a kept schedule to another table without any search (the paper's transfer after 0 epochs).
 
     Args:
-        table: as many jobs and accelerators as the schedule was kept for (`check_transfer`).
-        transfer: what was kept.
-        config: its first objective is the one of the history; the rest is not read.
+        table: a table with as many jobs and accelerators as the schedule was kept for (`check_transfer`).
+        transfer: the kept schedule.
+        config: only its first objective is read, for the history.
         goals: weights, deadlines and targets of the jobs.
 
     Returns:
-        The one schedule, as the method `transfer`; its history is one evaluation.
+        The one schedule, with the method name `transfer`; its history is one evaluation.
     """
     began = time.perf_counter()
     plan = apply_ranked(table, transfer.ranked)
@@ -135,13 +135,13 @@ def direct_transfer(
 
 
 def check_transfer(transfer: Transfer, jobs: int, accelerators: int, file: object = None) -> None:
-    """Complains about a kept schedule of another size.
+    """Checks that a kept schedule fits a batch and a platform.
 
     Args:
-        transfer: what was kept.
-        jobs: of the batch that it is for.
-        accelerators: of the platform that it is for.
-        file: where it came from.
+        transfer: the kept schedule.
+        jobs: number of jobs of the batch.
+        accelerators: number of accelerators of the platform.
+        file: file that the schedule was read from, for the message.
 
     Raises:
         InputError: the numbers of accelerators or of jobs differ.

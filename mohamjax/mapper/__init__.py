@@ -1,4 +1,4 @@
-"""The layer mapper (MEDEA): Pareto sets of mappings of every layer on every template; others, and enumeration."""
+"""Mappers: the layer mapper (MEDEA), which finds Pareto sets of mappings; baselines; and enumeration."""
 
 from mohamjax.mapper.baselines import COSTS, METHODS, BaselineMapper, check_baseline
 from mohamjax.mapper.config import MapperConfig, MapperProgress

@@ -1,7 +1,7 @@
 """Other mappers on our cost model, as baselines: CoSA-like, GAMMA-like, and Timeloop's hybrid search.
 
-All three minimise one number and give one mapping per layer, where the layer mapper gives a Pareto set. They see what
-it sees: the same map space without padding, each mapping on its own minimal hardware.
+All three minimise one number and give one mapping per layer, where the layer mapper gives a Pareto set. They search its
+map space without padding and, like it, evaluate each mapping on its own minimal hardware.
 
 Axes: U unique layers, T templates, B problems of a block, L levels.
 """
@@ -39,14 +39,14 @@ METHODS = ("cosa", "gamma", "hybrid")
 """Names of the baselines."""
 
 _MOST = {"cosa": 8, "gamma": 32, "hybrid": 32}
-"""Problems of a block. Programs are solved one after the other: small blocks tell sooner how far they are."""
+"""Most problems per block. CoSA's are solved one after the other, so smaller blocks report progress sooner."""
 
 
 def check_baseline(method: str, cost: str) -> None:
-    """Refuses names of baselines and of costs that are not known.
+    """Refuses unknown names of baselines and of costs.
 
     Raises:
-        InputError: names what is known.
+        InputError: a name is unknown; the message lists those that are known.
     """
     for what, value, known in (("method", method, METHODS), ("cost", cost, tuple(COSTS))):
         if value not in known:
@@ -62,12 +62,12 @@ class BaselineMapper:
         templates: templates, T of them.
         technology: energy and area tables.
         method: `cosa`, `gamma` or `hybrid`; see the modules `mapper.cosa`, `mapper.gamma` and `mapper.hybrid`.
-        cost: a key of `COSTS`, what is minimised; `cosa` has an objective of its own and takes none.
-        front: hand out all non-dominated mappings that were evaluated, not the best one alone; `cosa` evaluates one.
+        cost: what is minimised, a key of `COSTS`; `cosa` has an objective of its own and takes none.
+        front: return all non-dominated mappings that were evaluated, not only the best; `cosa` evaluates only one.
         settings: a `CosaConfig`, `GammaConfig` or `HybridConfig`; default that of the method.
         levels: L, at least those of every template; default the most of any.
-        progress: called before the first and after every block; the evaluations that remain are taken to be as many
-            per problem as those so far.
+        progress: called before the first and after every block; the total is extrapolated from the evaluations per
+            problem so far.
     """
 
     layers: Sequence[UniqueLayer]
@@ -82,20 +82,20 @@ class BaselineMapper:
     progress: Callable[[MapperProgress], None] | None = None
 
     def __post_init__(self) -> None:
-        """Refuses names that are not known."""
+        """Refuses unknown names."""
         check_baseline(self.method, self.cost)
 
     def search(self, key: jax.Array) -> tuple[MappingTables, np.ndarray]:
         """Maps all pairs.
 
-        The result of a pair depends on the key, the pair and the settings, and not on the company that it has.
+        The result of a pair depends on the key, the pair and the settings, but not on the other pairs.
 
         Args:
             key: typed key; `cosa` draws nothing.
 
         Returns:
-            `MappingTables` `[U, T, M, ...]` as of `LayerMapper`, with M 1 unless `front`, and how many mappings were
-            evaluated `[U, T]`.
+            `MappingTables` `[U, T, M, ...]` like those of `LayerMapper`, with M = 1 unless `front`, and numbers of
+            evaluated mappings `[U, T]`.
 
         Raises:
             InputError: `cosa` found no mapping, or none in its time.
@@ -141,13 +141,13 @@ class BaselineMapper:
         return tables, spent
 
     def _tell(self, done: int, problems: int, spent: int, began: float) -> None:
-        """Tells the listener how far it is."""
+        """Reports the progress."""
         if self.progress is not None:
             total, seconds = spent * problems // max(done, 1), time.perf_counter() - began
             self.progress(MapperProgress(problems, 0, done, spent, total, seconds))
 
     def _key(self, key: jax.Array, u: int, t: int) -> jax.Array:
-        """The key of a pair, by what it is."""
+        """The random key of a pair, which depends on its content."""
         layer = self.layers[u]
         content = json.dumps([layer.type, dataclasses.asdict(layer.shape), self.templates[t].content_hash()])
         return jax.random.fold_in(key, int(hashlib.sha256(content.encode()).hexdigest()[:8], 16))
@@ -155,7 +155,7 @@ class BaselineMapper:
     def _solved(
         self, pairs: Sequence[tuple[int, int]], spaces: Sequence[MapSpace], real: int
     ) -> tuple[MappingGenes, np.ndarray, np.ndarray]:
-        """As `_evolved`, by programs for the first `real` problems of a block; the last of them stands for the rest."""
+        """Like `_evolved`, by CoSA for the first `real` problems of a block; the last of these stands for the rest."""
         config = self.settings if isinstance(self.settings, CosaConfig) else CosaConfig()
         rows = []
         for (u, t), space in zip(pairs[:real], spaces, strict=False):
@@ -169,7 +169,7 @@ class BaselineMapper:
     def _evolved(
         self, keys: jax.Array, context: MapperContext, room: int
     ) -> tuple[MappingGenes, np.ndarray, np.ndarray]:
-        """Genes `[B, M, ...]` of a block, how many of each count `[B]`, and evaluations `[B]`."""
+        """Genes `[B, M, ...]` of a block, how many of each set exist `[B]`, and evaluations `[B]`."""
         weights = jnp.asarray(COSTS[self.cost], jnp.float32)
 
         def evaluate(genes: MappingGenes) -> Array:

@@ -1,4 +1,4 @@
-"""The search of blocks of problems, each compiled once and run by the programs of `mapper.programs`.
+"""Searches blocks of problems with the programs of `mapper.programs`, each compiled once.
 
 Axes: B problems of a block, K given mappings, N candidates, A archive, M table entries, L levels.
 """
@@ -40,13 +40,13 @@ Program = Callable[..., Any]
 
 @dataclasses.dataclass
 class Tally:
-    """How far the blocks of one call are; several threads count in it.
+    """Progress of the blocks of one call; several threads count in it.
 
     Attributes:
         problems: (unique layer, template) pairs in all.
-        cached: pairs whose set was kept already.
+        cached: pairs whose set was in the cache.
         total: mappings to evaluate in all; falls where a descent ends early.
-        progress: told after every count; None for nobody.
+        progress: called after every count; may be None.
     """
 
     problems: int
@@ -55,13 +55,13 @@ class Tally:
     progress: Callable[[MapperProgress], None] | None = None
 
     def __post_init__(self) -> None:
-        """Begins to count."""
+        """Starts the counts and the clock."""
         self._done, self._evaluations, self._compile_s = self.cached, 0, 0.0
         self._began = time.perf_counter()
         self._lock = threading.Lock()
 
     def report(self, evaluations: int = 0, done: int = 0, spared: int = 0) -> None:
-        """Counts, and passes the counts on.
+        """Adds to the counts and reports them.
 
         Args:
             evaluations: mappings evaluated since the last report.
@@ -81,7 +81,7 @@ class Tally:
                 )  # fmt: skip
 
     def compiled(self, seconds: float) -> None:
-        """Counts what compiling took. The first thread of a search compiles, the others wait for it."""
+        """Records the time of compiling. The first thread of a search compiles, and the others wait for it."""
         with self._lock:
             self._compile_s = seconds
 
@@ -90,7 +90,7 @@ class Block(NamedTuple):
     """The problems of one block."""
 
     keys: jax.Array  # [B] typed keys
-    context: MapperContext  # leading axis [B], but for the technology
+    context: MapperContext  # leading axis [B], except the technology
     given: MappingGenes | None  # [B, K, ...] NumPy, mappings to start from
     is_given: np.ndarray | None  # [B, K] bool, which of them exist
     real: int  # problems that are no padding; they come first
@@ -100,14 +100,14 @@ class Shared(NamedTuple):
     """What the blocks of one call share."""
 
     programs: dict[str, Program]  # by name
-    empty: Archive | None  # archives of a block, NumPy arrays, where a descent starts from given mappings
+    empty: Archive | None  # empty archives, NumPy, for a descent from given mappings
 
 
 class _Wanted(NamedTuple):
     """A program to be compiled, with arguments or their shapes."""
 
     function: Any  # jitted, of `mapper.programs`
-    rows: tuple[object, ...]  # leading axis [B], which devices share out
+    rows: tuple[object, ...]  # leading axis [B], split over devices
     rest: tuple[object, ...]  # whole on every device
     static: dict[str, object]
 
@@ -125,8 +125,8 @@ class BlockSearch:
         rates: probabilities of the operators.
         max_children: room of the cost model's tables over children.
         tally: counts evaluations.
-        devices: those of this process that share a block out; None for JAX's default device.
-        batches: of given mappings from which a descent starts, `count` each; 0 for a search from a population.
+        devices: those of this process that share a block; None for JAX's default device.
+        batches: number of batches, of `count` given mappings each, that a descent starts from; 0: from a population.
     """
 
     config: MapperConfig
@@ -137,7 +137,7 @@ class BlockSearch:
     batches: int = 0
 
     def __post_init__(self) -> None:
-        """Nobody has stopped it yet."""
+        """Makes the state that threads share."""
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._shared: Shared | None = None
@@ -152,12 +152,12 @@ class BlockSearch:
         self._stop.set()
 
     def check(self) -> None:
-        """Ends the search of a block where the caller has stopped it."""
+        """Ends the search of a block, by raising, if the caller has stopped it."""
         if self._stop.is_set():
             raise _StoppedError
 
     def run(self, block: Block) -> MappingTables | None:
-        """Searches one block: the sets of its real problems, or None if stopped on the way."""
+        """Searches one block; returns the sets of its real problems, or None if stopped on the way."""
         work = _Work(self, block)
         try:
             archive, tried = work.from_given(block) if self.batches else work.from_population(block)
@@ -175,7 +175,7 @@ class BlockSearch:
         return table
 
     def shared(self, block: Block) -> Shared:
-        """What all blocks share, since all have the shapes of the first that asks: it is made then."""
+        """What all blocks share, made for the first block that asks; all blocks have its shapes."""
         with self._lock:
             if self._shared is None:
                 empty = None
@@ -247,7 +247,7 @@ class BlockSearch:
         return once(key, lambda: _compiled_over(devices, wanted))
 
     def _compile_tables(self, context: MapperContext) -> None:
-        """Compiles the evaluation of the sets, by a nest of ones, and by one with a window where some need tables."""
+        """Compiles the evaluation of the sets on a nest of ones, and on one with a window if some nests need tables."""
         fixed, levels = self.config.fixed, context.template.component.shape[1]
 
         def evaluate() -> None:
@@ -273,7 +273,7 @@ def _parts(context: MapperContext) -> tuple[MapSpace, TemplateArrays, Technology
 
 
 def _compiled_over(devices: Devices, wanted: _Wanted) -> Program:
-    """A program compiled for devices each of which has its part of the problems; its arguments are the same."""
+    """A program compiled for devices that each take a part of the problems; its arguments are those of one device."""
     function, rows, rest, static = wanted
     plain = functools.partial(inspect.unwrap(function), **static)
     compiled = devices.compiled(lambda rows, *rest: plain(*rows, *rest), rows, rest, function.compiler_options)
@@ -281,7 +281,7 @@ def _compiled_over(devices: Devices, wanted: _Wanted) -> Program:
 
 
 class _Work:
-    """One block while it is searched."""
+    """The search of one block."""
 
     def __init__(self, search: BlockSearch, block: Block) -> None:
         """Compiles the programs and places the arrays."""
@@ -302,7 +302,7 @@ class _Work:
         return self.call["evaluate"](genes, self.space, self.template, self.technology)
 
     def from_given(self, block: Block) -> tuple[Archive, Array]:
-        """Archives of the given mappings, and which of their members have had their turn: none."""
+        """Archives of the given mappings, and which members' neighbours have been tried: none."""
         assert block.given is not None and block.is_given is not None
         count, capacity = self.search.count, self.search.config.archive
         archive, tried = self._split(
@@ -321,7 +321,7 @@ class _Work:
         return archive, tried
 
     def from_population(self, block: Block) -> tuple[Archive, Array]:
-        """Archives of a search by generations, and which of their members have had their turn: none."""
+        """Archives of a search by generations, and which members' neighbours have been tried: none."""
         config = self.search.config
         keys, given, is_given, tried = self._split(
             (block.keys, block.given, block.is_given, np.zeros((len(block.keys), config.archive), bool))

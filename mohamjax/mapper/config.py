@@ -1,4 +1,4 @@
-"""Settings of the layer mapper, and how far it is."""
+"""Settings of the layer mapper, and its progress."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ CHOICES = {
     "scale": ("log", "linear"),
     "front": ("archive", "population"),
 }
-"""What the settings of the mapper that are words may be; the default comes first."""
+"""Allowed values of those settings of the mapper that are words; the default comes first."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MapperConfig:
-    """Sizes of the mapper, and its form; static.
+    """Sizes and variant of the mapper; static.
 
     Attributes:
         population: P, individuals per problem.
         generations: generations after the first population.
         immigrants: random individuals that join every generation.
-        descent: most rounds after the last generation, each with as many evaluations as a generation: members of the
-            archive are replaced by better ones among their neighbours (`mapping_operators.neighbours`), until there is
-            no neighbour left to try.
+        descent: most rounds of descent after the last generation, each with as many evaluations as a generation:
+            better neighbours (`mapping_operators.neighbours`) replace members of the archive, until there is no
+            neighbour left to try.
         archive: A, most non-dominated mappings remembered per problem during the search.
         entries: M, most mappings of a Pareto set in the result.
-        block: B, problems searched in one call on each device; 0 for 8 on a processor, and for all of them, up to
-            1,024, on an accelerator. Except for rounding, the result does not depend on it.
-        threads: blocks searched at a time; 0 for the number of cores, or for one on an accelerator. Where several
-            devices share a block it is always one.
+        block: B, problems searched in one call on each device; 0 means 8 on a processor, and all of them, up to 1,024,
+            on an accelerator. Except for rounding, the result does not depend on it.
+        threads: blocks searched at a time; 0 means the number of cores, or one on an accelerator. Where several devices
+            share a block it is always one.
         fixed: evaluate on the templates at their largest sizes, with the limits of their own off-chip memory, instead
             of on each mapping's minimal hardware. The area is then that of the template, and the third objective of the
             search is the energy-delay product.
@@ -42,10 +42,10 @@ class MapperConfig:
             work of the padded problem then counts.
         operators: `own` (`mapper.mapping_operators`), `medea` as the paper prints them or `medea-released` as its code
             has them (`mapper.medea`).
-        scale: crowding distances are those of the objectives' logarithms, `log`, or, as NSGA-II's, of the objectives
-            themselves, `linear`.
-        front: what the sets are taken from: an `archive` of all that was evaluated, or the first front of the final
-            `population`, which no descent follows.
+        scale: crowding distances are computed from the objectives' logarithms (`log`) or, as in NSGA-II, from the
+            objectives themselves (`linear`).
+        front: where the sets are taken from: an `archive` of all evaluated mappings, or the first front of the final
+            `population`, which allows no descent.
     """
 
     population: int = 120
@@ -69,10 +69,10 @@ class MapperConfig:
         return (self.generations + 1 + self.descent) * (self.population + self.immigrants)
 
     def problems_at_once(self, problems: int) -> int:
-        """B for a number of problems on this machine; scenarios of any number of layers share programs.
+        """B for a number of problems on this machine, such that scenarios of any number of layers share programs.
 
-        On a processor small blocks share the problems out over its cores, and little is spent on the padding of the
-        last one; a problem takes no longer in them.
+        On a processor small blocks spread the problems over the cores and spend little on the padding of the last one;
+        a problem takes no longer in them.
         """
         if self.block:
             return self.block
@@ -103,14 +103,14 @@ class MapperConfig:
             )
 
     def content(self) -> dict[str, object]:
-        """All that sets depend on, for hashes; a word that is at its default is left out."""
+        """All settings that sets depend on, for hashes; words at their default are left out."""
         fields = {k: v for k, v in dataclasses.asdict(self).items() if k not in ("block", "threads")}
         return {k: v for k, v in fields.items() if k not in CHOICES or v != CHOICES[k][0]}
 
 
 @dataclasses.dataclass(frozen=True)
 class MapperProgress:
-    """How far the mapper is; passed to the caller after every generation of every block.
+    """Progress of the mapper, passed to the caller after every generation of every block.
 
     Attributes:
         problems: (unique layer, template) pairs in all.

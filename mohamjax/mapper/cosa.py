@@ -1,20 +1,20 @@
 """One mapping per layer by constrained optimisation, in the manner of CoSA: a mixed-integer program over prime factors.
 
 CoSA (Huang et al., ISCA 2021) deals the prime factors of a layer's bounds to levels, in time or in space, so that a
-weighted sum of logarithms is least: 10 x compute + traffic - 0.1 x utilisation, with the weights of its code. Taken
-here for any template, and solved by HiGHS (`scipy.optimize.milp`).
+weighted sum of logarithms is least: 10 x compute + traffic - 0.1 x utilisation, with the weights of its code. Here it
+takes any template and is solved by HiGHS (`scipy.optimize.milp`).
 
-- *Variables*: how many copies of a prime of a dimension go to a slot. Copies are alike, so that whole numbers take the
-  place of CoSA's binaries. Per level with a free order above the inner buffers, one of the data spaces may stand still:
-  the loops that do not move it are the innermost ones there.
-- *Constraints*: every copy has a slot; a template's limits; fanouts; capacities, of which every data space that a level
-  stores has an equal share, as in CoSA. A tile of inputs is counted as stride x dilation x P x R (and Q, S), which is
-  never too little.
-- *Compute* is the logarithm of all temporal loops. *Utilisation* that of all tiles in on-chip levels. *Traffic* of a
-  data space is .99 of its tile below the outermost on-chip level, .99 of that level's spatial loops, and the temporal
-  loops of this level and of the off-chip memory, without those inside of which it stands still.
+- *Variables*: how many copies of a prime of a dimension go to a slot. Copies are alike, so integers replace CoSA's
+  binaries. At each level with a free order above the inner buffers, one of the data spaces may be stationary: the loops
+  that do not move it are the innermost ones there.
+- *Constraints*: every copy has a slot; a template's limits; fanouts; capacities, which the data spaces that a level
+  stores share equally, as in CoSA. A tile of inputs is counted as stride x dilation x P x R (and Q, S), which is never
+  too little.
+- *Compute* is the logarithm of all temporal loops. *Utilisation* is that of all tiles in on-chip levels. *Traffic* of a
+  data space is .99 of that of its tile below the outermost on-chip level, .99 of that of this level's spatial loops,
+  and that of the temporal loops of this level and of the off-chip memory, except inner loops that leave it stationary.
 
-The mapping is legal, and it is evaluated by our model: the program's own objective says nothing of cycles or joules.
+The mapping is legal. Our model evaluates it, because the program's own objective gives no cycles or joules.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class CosaConfig:
         compute: weight of the compute term.
         traffic: weight of the traffic term.
         utilisation: weight of the utilisation of buffers, which is maximised.
-        seconds: most that HiGHS takes for a layer; the best solution so far is then taken.
-        gap: relative gap to the bound at which it stops.
+        seconds: longest time of HiGHS for a layer [s]; the best solution so far is then taken.
+        gap: relative gap to the bound at which HiGHS stops.
     """
 
     compute: float = 10.0
@@ -48,7 +48,7 @@ class CosaConfig:
     gap: float = 1e-3
 
 
-_OUT_OF_TIME, _INFEASIBLE = 1, 2  # what `scipy.optimize.milp` calls status
+_OUT_OF_TIME, _INFEASIBLE = 1, 2  # values of `status` of `scipy.optimize.milp`
 
 
 @dataclasses.dataclass
@@ -61,7 +61,7 @@ class _Program:
     rows: list[tuple[dict[int, float], float, float]] = dataclasses.field(default_factory=list)
 
     def variable(self, most: float, *, whole: bool) -> int:
-        """Adds one from 0 to `most`; returns its number."""
+        """Adds a variable from 0 to `most`; returns its number."""
         self.cost.append(0.0)
         self.most.append(most)
         self.whole.append(int(whole))
@@ -80,7 +80,7 @@ class _Program:
         """The values of the variables.
 
         Raises:
-            InputError: names the item: there are no values, HiGHS found none in its time, or it gave up.
+            InputError: there is no solution, HiGHS found none in its time, or it gave up; names the item.
         """
         from scipy.optimize import LinearConstraint, milp
         from scipy.sparse import coo_array
@@ -112,10 +112,10 @@ def cosa_mapping(space: MapSpace, config: CosaConfig, *, item: str) -> MappingGe
     Args:
         space: the problem, of one choice of bounds, NumPy arrays.
         config: weights and limits.
-        item: what the problem is, for messages.
+        item: name of the problem, for messages.
 
     Raises:
-        InputError: there is no mapping of the kind, or HiGHS found none in its time.
+        InputError: there is no such mapping, or HiGHS found none in its time.
     """
     program, copies, still = _program(space, config)
     values = program.solve(config, item)
@@ -148,7 +148,7 @@ def cosa_mapping(space: MapSpace, config: CosaConfig, *, item: str) -> MappingGe
 def _program(
     space: MapSpace, config: CosaConfig
 ) -> tuple[_Program, dict[tuple[int, int], dict[int, int]], dict[tuple[int, int], int]]:
-    """The program; its variables by (dimension, prime) and slot; and those of the data space that stands still."""
+    """The program; its variables by (dimension, prime) and slot; those of stationarity by (level, data space)."""
     levels, dims = np.shape(space.constraints.order)
     limit, fanout = np.asarray(space.limit), np.asarray(space.fanout, float)
     keep, outermost = np.asarray(space.constraints.keep), int(space.outermost)
@@ -195,7 +195,7 @@ def _program(
                 program.row(tile, 0, math.log2(max(words, 1)) + 1e-9)
     program.add(logs(temporal, everything), config.compute)
 
-    # The outermost level on the chip that stores anything feeds the array; below it tiles count, above it loops.
+    # The outermost level on the chip that stores anything feeds the array: tiles count below it, loops above it.
     outer = max((level for level in range(outermost) if keep[level].any()), default=0)
     inner = {s for s in range(3 * levels) if s % levels < outer}
     still: dict[tuple[int, int], int] = {}
@@ -224,7 +224,7 @@ def _program(
 
 
 def _window(space: MapSpace) -> int:
-    """What the product of P, Q, R and S has to be multiplied with to be no less than a tile's rows times columns."""
+    """Factor that makes the product of P, Q, R and S at least a tile's rows times columns."""
     bounds, stride, dilation = (np.asarray(x) for x in (space.layer.bounds, space.layer.stride, space.layer.dilation))
     factor = 1
     for axis, (out, tap) in enumerate(((P, R), (Q, S))):
@@ -234,7 +234,7 @@ def _window(space: MapSpace) -> int:
 
 
 def _prefix(space: MapSpace, level: int, relevant: set[int]) -> set[int]:
-    """Dimensions that a prescribed order has inside of all loops that move a data space."""
+    """Dimensions that a prescribed order puts inside all loops that move a data space."""
     own: set[int] = set()
     for d in np.asarray(space.constraints.order)[level].tolist():
         if d in relevant:

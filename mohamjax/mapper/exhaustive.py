@@ -1,18 +1,18 @@
-"""Every mapping of a small map space: its true Pareto set, and how many mappings there are.
+"""Enumerates every mapping of a small map space: its true Pareto set, and how many mappings there are.
 
 The factor splits are listed on the host, dimension by dimension; a partial split that already breaks a fanout or a
-capacity is dropped with everything below it, since further factors only make it larger. Every split that remains
-comes with all its loop orders, of which the cost model tells only some apart: one of each class is evaluated. A
-mapping is an index (row of the split, class of the orders in mixed radix), decoded inside the jitted evaluation.
+capacity is dropped with everything below it, since further factors only make it larger. Every split that remains is
+combined with all its loop orders. The cost model tells only some of these apart: one order of each class is evaluated.
+A mapping is an index (row of the split, class of the orders in mixed radix), decoded inside the jitted evaluation.
 
-Orders of equal cost, link transfers off (`mapping.cost`):
+With link transfers off, orders have equal cost (`mapping.cost`) by these rules:
 
-- loops of bound 1 have no place;
+- the place of a loop of bound 1 does not matter;
 - at level 0 no order matters, since every MAC takes one word of each data space per cycle;
 - for weights and outputs the innermost run of loops that do not move them is free in any order;
 - for inputs a delivery is cheaper than the whole tile only in the innermost run of loops along one sliding axis (and
-  K, which does not move them); what follows the first loop off that axis costs whole tiles in any order;
-- the order of spatial loops decides wires alone, hence nothing where a hop costs nothing.
+  K, which does not move them); from the first loop off that axis outwards, any order costs whole tiles;
+- the order of spatial loops affects wires alone, hence nothing where a hop costs nothing.
 
 Axes are those of `mapping.space`: S = 3 L slots, L levels, D dimensions; B mappings of a batch.
 """
@@ -60,8 +60,8 @@ class SpaceSize:
 
     Attributes:
         splits: ways to split the loop bounds into factors that break no constraint, fanout or capacity.
-        mappings: splits with all their loop orders; loops of bound 1 have no place in an order.
-        classes: mappings of which the cost model can tell the orders apart: those evaluated.
+        mappings: splits with all their loop orders, in which loops of bound 1 do not count.
+        classes: mappings whose orders the cost model can tell apart: those evaluated.
     """
 
     splits: int
@@ -71,14 +71,14 @@ class SpaceSize:
 
 @dataclasses.dataclass(frozen=True)
 class ExhaustiveProgress:
-    """How far an enumeration is.
+    """Progress of an enumeration.
 
     Attributes:
         problems: (unique layer, template) pairs in all.
         done: pairs enumerated.
         evaluations: mappings evaluated so far, in all pairs.
         total: mappings to evaluate in all.
-        seconds: since the first evaluation began, compile included.
+        seconds: since the first evaluation began, compiling included.
     """
 
     problems: int
@@ -149,7 +149,7 @@ def _complete(loops: Sequence[int], idle: Sequence[int], prescribed: Sequence[in
 
 @record
 class _Radix:
-    """Tables from which an index becomes a mapping.
+    """Tables by which an index is decoded into a mapping.
 
     Attributes:
         factors: `[D, N, S]` int32, the factor splits of each dimension, padded.
@@ -193,7 +193,7 @@ def _splits(space: MapSpace, d: int) -> np.ndarray:
 
 @functools.cache
 def _divisors(n: int) -> tuple[int, ...]:
-    """Ascending."""
+    """Divisors of n, ascending."""
     small = [f for f in range(1, math.isqrt(n) + 1) if n % f == 0]
     return tuple(sorted({*small, *(n // f for f in small)}))
 
@@ -239,7 +239,7 @@ class _Space:
         return np.logical_and(fine, (children <= self.fanout).all(axis=-1))
 
     def batches(self) -> Iterator[np.ndarray]:
-        """All legal splits, as `[n, D]` int32 rows of `splits`, some at a time."""
+        """All legal splits, as `[n, D]` int32 rows of `splits`, in parts."""
 
         def extend(rows: np.ndarray, place: int) -> Iterator[np.ndarray]:
             if place == len(self.dims):
@@ -277,7 +277,7 @@ class _Space:
         return classes, every
 
     def _size(self, limit: float) -> SpaceSize:
-        """Counts, until `limit` classes are passed."""
+        """Counts splits, mappings and classes, until there are more than `limit` classes."""
         splits, classes, every = 0, 0.0, 0.0
         for rows in self.batches():
             some, all_ = self.counts(rows)
@@ -310,7 +310,7 @@ class _Space:
 
 
 def _padded(n: int, least: int = 64) -> int:
-    """The next power of two, so that spaces share a compile."""
+    """The next power of two, at least `least`, so that spaces share a compile."""
     return max(least, 1 << (n - 1).bit_length())
 
 
@@ -377,7 +377,7 @@ class _Batch:
 def _evaluate(
     batch: _Batch, front: Array, radix: _Radix, problem: MapperContext, *, fixed: bool, max_children: int
 ) -> tuple[Array, Array]:
-    """Objectives `[B, 3]` of a batch, and which of its mappings no row of `front` `[F, 3]` covers."""
+    """Objectives `[B, 3]` of a batch, and which valid mappings no row of `front` `[F, 3]` equals or dominates."""
     mapping = _decode(batch.rows, batch.orders, radix, problem.space.constraints.keep)
     own = on_own_hardware(
         problem.space.layer, mapping, problem.template, problem.technology, fixed=fixed, max_children=max_children
@@ -412,7 +412,7 @@ class _Front:
         self.objectives, self.index = values[chosen], source[chosen]
 
     def bait(self) -> np.ndarray:
-        """`[_FRONT, 3]`: rows, evenly picked, to reject most of a batch inside jit."""
+        """Evenly picked rows of the front, `[_FRONT, 3]`, that reject most of a batch inside jit."""
         rows = np.full((_FRONT, 3), np.inf, self.objectives.dtype)
         pick = np.unique(np.linspace(0, len(self.objectives) - 1, _FRONT).astype(int)) if len(self.objectives) else []
         rows[: len(pick)] = self.objectives[pick]
@@ -440,7 +440,7 @@ def _search(space: _Space, fixed: bool, count: Callable[[int], None], threads: i
         index = np.zeros((_BATCH, len(DIMS) + 1), np.int32)
         index[:number, :-1], index[:number, -1] = rows, rest
         batch = _Batch(rows=index[:, :-1], orders=index[:, -1], valid=np.arange(_BATCH) < number)
-        with jax.enable_x64(x64):  # a setting of the thread
+        with jax.enable_x64(x64):  # each thread has its own setting
             values, keep = jax.device_get(_evaluate(batch, bait, radix, problem, fixed=fixed, max_children=room))
         count(number)
         return values[keep], index[keep]
@@ -468,7 +468,7 @@ def _indices(space: _Space) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         while ends.size and ends[-1] - begin >= _BATCH:
             yield _slice(rows, left, ends, begin, begin + _BATCH)
             begin += _BATCH
-        # What is left over starts inside some split; its first classes are done.
+        # The rest may start inside a split, of which the first classes are done.
         keep = int(np.searchsorted(ends, begin, side="right"))
         skip = begin - (ends[keep - 1] if keep else 0)
         if skip:
@@ -502,12 +502,12 @@ class Enumeration:
         templates: templates, T of them.
         technology: energy and area tables.
         limit: largest number of mappings to evaluate per layer and template.
-        padding: whether mappings may cover larger bounds, see `MapperConfig`; the sets are then over all that the
-            mapper would try.
+        padding: whether mappings may cover larger bounds, see `MapperConfig`; the sets then span all mappings that the
+            mapper might try.
         fixed: evaluate on the templates at their largest sizes, see `MapperConfig`.
         dtype: float dtype; float64 needs JAX's x64 mode.
         threads: batches evaluated at a time; 0 for the number of cores.
-        progress: called after every batch.
+        progress: called after every batch, from worker threads.
         announce: called with the size of each space before anything is evaluated.
     """
 
@@ -529,10 +529,10 @@ class Enumeration:
         return max(len(template.levels) for template in self.templates)
 
     def tables(self) -> MappingTables:
-        """Enumerates all spaces; where a template leaves bypasses open, those of every choice of them.
+        """Enumerates all spaces, for every choice of the bypasses that a template leaves open.
 
         Returns:
-            `MappingTables` `[U, T, M, ...]` as those of `LayerMapper`, with M the size of the largest set.
+            `MappingTables` `[U, T, M, ...]` like those of `LayerMapper`, with M the size of the largest set.
 
         Raises:
             InputError: a space has more mappings than `limit`.
@@ -551,7 +551,7 @@ class Enumeration:
         return assemble(sets, len(self.layers), len(self.templates), most, self.levels, self.dtype)
 
     def _spaces(self) -> dict[tuple[int, int], _Space]:
-        """The map spaces by (layer, template), none of which is too large."""
+        """The map spaces by (layer, template); InputError if one is too large."""
         spaces: dict[tuple[int, int], _Space] = {}
         for u, layer in enumerate(self.layers):
             for t, template in enumerate(self.templates):
@@ -591,7 +591,7 @@ class Enumeration:
 
 
 class _Tally:
-    """How far an enumeration is."""
+    """Counts the progress of an enumeration."""
 
     def __init__(self, problems: int, total: int, progress: Callable[[ExhaustiveProgress], None] | None) -> None:
         self._problems, self._total, self._progress = problems, total, progress
@@ -604,7 +604,7 @@ class _Tally:
         self._report()
 
     def end(self) -> None:
-        """Counts a space that is enumerated."""
+        """Counts one space as enumerated."""
         self._done += 1
         self._report()
 

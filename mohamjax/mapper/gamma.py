@@ -1,12 +1,11 @@
 """A genetic algorithm per layer in the manner of GAMMA, on our cost model and map space.
 
-GAMMA (Kao and Krishna, ICCAD 2020) minimises one number with a population of mappings: parents are the best 40 %, 5 %
-survive as they are, and children come of a crossover that exchanges the tiling of one dimension, an exchange of two
-loops of a level, new tile sizes, and another dimension that runs in parallel, with the rates of its code (.57, .47, .53
-three times, .1). Its genes are MAESTRO's: clusters with a parallel dimension each, tiles of any size, a remainder where
-one does not divide its bound. Here they are those of `mapping.space`, so that levels are the template's, tiles divide
-their bounds, and clusters are neither born nor killed. A child that breaks a limit, a fanout or a capacity costs
-infinitely much.
+GAMMA (Kao and Krishna, ICCAD 2020) minimises one number with a population of mappings. Parents are the best 40 %, and
+5 % survive unchanged. Operators exchange the tiling of one dimension between parents, swap two loops of a level, draw
+new tile sizes, and change the parallel dimension, at the rates of its code (.57, .47, .53 three times, .1). GAMMA's
+genes are MAESTRO's: clusters with one parallel dimension each, and tiles of any size, with a remainder where one does
+not divide its bound. Here they are those of `mapping.space`: levels are the template's, tiles divide their bounds, and
+clusters are neither added nor removed. A child that breaks a limit, a fanout or a capacity has infinite cost.
 
 Axes: B problems of a block, P population, N candidates, F primes, S slots.
 """
@@ -41,13 +40,13 @@ class GammaConfig:
 
     Attributes:
         population: P.
-        generations: after the first population.
-        elite: share that survives as it is.
-        parents: share of the best from which parents are drawn.
+        generations: generations after the first population.
+        elite: share that survives unchanged.
+        parents: share of the population, its best, from which parents are drawn.
         crossover: rate of the exchange of a dimension's tiling.
         reorder: rate of the exchange of two loops of a level.
         tile: rate of each of three new tile sizes.
-        parallel: rate of another parallel dimension.
+        parallel: rate of changes of the parallel dimension.
         archive: A, most non-dominated mappings remembered.
     """
 
@@ -63,7 +62,7 @@ class GammaConfig:
 
 
 def exchange_tiling(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace) -> MappingGenes:
-    """One parent with the slots that the primes of a random dimension have in the other; the key is consumed."""
+    """The first parent, with the second's slots for the primes of a random dimension; the key is consumed."""
     used = jnp.any((space.dim[:, None] == jnp.arange(space.limit.shape[1])) & (space.prime > 1)[:, None], axis=0)
     dim = jnp.argmax(jnp.where(used, jax.random.uniform(key, used.shape), -1))
     return dataclasses.replace(a, slot=jnp.where(space.dim == dim, b.slot, a.slot))
@@ -72,7 +71,7 @@ def exchange_tiling(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpac
 def resize_tile(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Another random size for the loop over one dimension in one slot; the outermost level makes up for it.
 
-    Every prime that stands in the slot or outermost goes to either by a fair coin. Key is consumed.
+    Each prime of the dimension in that slot or outermost goes to either by a fair coin. The key is consumed.
     """
     slot_key, coin_key = jax.random.split(key)
     open_ = space.limit > 1  # [S, D]
@@ -87,7 +86,7 @@ def resize_tile(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
 
 
 def change_parallel(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
-    """Another dimension along one axis of a level: its loops go outermost, a new one fills the fanout.
+    """Changes the dimension along one axis of a level: its loops go outermost, and a new one fills the fanout.
 
     The key is consumed.
     """
@@ -123,9 +122,9 @@ class GammaState:
     Attributes:
         key: typed key; generation g draws from `fold_in(key, g)`.
         genes: `[P, ...]`, the elites first.
-        cost: `[P]` float, +inf for what is invalid or not there yet.
+        cost: `[P]` float, +inf where invalid or not evaluated yet.
         archive: of all mappings evaluated.
-        generation: `[]` int32, how many have been told.
+        generation: `[]` int32, generations told so far.
     """
 
     key: Array
@@ -142,7 +141,7 @@ def _born(config: GammaConfig) -> int:
 
 @functools.partial(jit_o1_plain_loops, static_argnames=("config",))
 def start(keys: Array, space: MapSpace, *, config: GammaConfig) -> tuple[GammaState, MappingGenes]:
-    """States of a block of problems, `[B]`, and the random mappings that come first, `[B, N, ...]`."""
+    """States of a block of problems, `[B]`, and their first, random mappings, `[B, N, ...]`."""
 
     def one(key: Array, space: MapSpace) -> tuple[GammaState, MappingGenes]:
         genes = jax.vmap(sample, (0, None))(jax.random.split(jax.random.fold_in(key, 0), _born(config)), space)
@@ -204,13 +203,13 @@ def gamma_block(
 
     Args:
         keys: `[B]` typed keys, consumed.
-        context: the problems; leaves lead with `[B]`, but for those of the technology.
+        context: the problems; leaves have leading axis `[B]`, except those of the technology.
         weights: `[3]` float, exponents of latency, energy and area in the cost.
         evaluate: genes `[B, N, ...]` to logarithms of latency, energy and area `[B, N, 3]`.
         config: sizes.
 
     Returns:
-        Archives `[B, ...]` of all mappings evaluated, those of least cost `[B, ...]`, and numbers of evaluations `[B]`.
+        Archives `[B, ...]` of all mappings evaluated, the mappings of least cost `[B, ...]`, and evaluations `[B]`.
     """
     static = dataclasses.replace(config, generations=0)  # programs serve any number of them
     state, genes = start(keys, context.space, config=static)

@@ -1,4 +1,4 @@
-"""The problems of a call of the mapper, and the mappings that their searches are given to start from."""
+"""The problems of a call of the mapper, and given mappings from which their searches start."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Pair:
     Attributes:
         layer: index of the unique layer.
         template: index of the template.
-        name: of the template.
-        digest: hash of inputs and settings, from which its random numbers derive: an edit of the code leaves them.
+        name: name of the template.
+        digest: hash of inputs and settings, not of the code; its random numbers derive from it.
     """
 
     layer: int
@@ -46,8 +46,8 @@ class Start:
 
     Attributes:
         mappings: by (layer, template).
-        most: K, places that every problem has for them.
-        lenient: mappings that no genes describe are left out, not refused.
+        most: K, number of places for them in every problem.
+        lenient: leave out mappings that no genes describe, instead of refusing them.
     """
 
     mappings: GivenMappings
@@ -64,7 +64,7 @@ class Start:
             spaces: their map spaces.
 
         Raises:
-            InputError: no genes of its space describe a mapping, and not `lenient`.
+            InputError: no genes of its space describe a mapping, unless `lenient`.
         """
         if self.most == 0:
             return None, None

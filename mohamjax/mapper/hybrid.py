@@ -2,11 +2,11 @@
 
 Each of several lanes, the threads of `timeloop-mapper`, draws a tiling (factors in time and space at every level) and
 walks through the orders of its temporal loops, those of the innermost level first. Loops of bound 1 have no place in an
-order, and prescribed orders are left alone. A lane ends once a number of mappings in a row, the victory condition, has
-not been better than the best that it knows. Where more evaluations are asked for, it begins anew.
+order, and prescribed orders are left alone. A lane ends when a number of consecutive mappings, the victory condition,
+has not improved on its best. If more evaluations are asked for, it starts again.
 
-Tilings come from `mapping.space.sample`: they are valid, where Timeloop draws from all factorisations and throws most
-of them away. Axes: B problems of a block, T lanes, C mappings of a lane in a step, L levels, D dimensions.
+Tilings come from `mapping.space.sample` and are valid, while Timeloop draws from all factorisations and discards most
+of them. Axes: B problems of a block, T lanes, C mappings of a lane in a step, L levels, D dimensions.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class HybridConfig:
     """Sizes of the search; static.
 
     Attributes:
-        victory: mappings in a row that are no better than the best of their lane, after which a lane ends.
-        threads: lanes.
-        evaluations: mappings to evaluate at least, by lanes that begin anew where they have ended; 0: each ends once.
+        victory: a lane ends after this many consecutive mappings that are no better than its best.
+        threads: number of lanes.
+        evaluations: least number of mappings to evaluate, by restarting lanes that have ended; 0: each runs once.
         most: mappings of a lane after which it ends in any case.
         archive: most non-dominated mappings remembered.
         chunk: mappings of a lane that are evaluated at once.
@@ -56,11 +56,11 @@ class _Lane:
     """What a lane carries from step to step.
 
     Attributes:
-        genes: its tiling; orders are those of the first mapping.
+        genes: its tiling, with the orders of its first mapping.
         first: `[]` int32, number of the next order.
         orders: `[]` int32, how many orders the tiling has, at most 2^30.
         best: `[]` float, least cost since it began.
-        since: `[]` int32, mappings since that.
+        since: `[]` int32, mappings since that one.
         spent: `[]` int32, mappings evaluated since it began.
         draws: `[]` int32, tilings drawn so far.
     """
@@ -96,7 +96,7 @@ def loop_order(number: Array, genes: MappingGenes, space: MapSpace) -> MappingGe
             pick = left & (jnp.cumsum(left) == digit + 1)
             rank = jnp.where(pick, k, rank)
             left &= ~pick
-        # Loops that do not move keep their places in the order; the moving ones share out the other places.
+        # Loops that do not move keep their places in the order; the moving ones take the other places.
         at = jnp.argsort(order)  # place of each dimension
         free = jnp.any((at[:, None] == place) & moves[:, None], axis=0)  # [D] places
         nth = jnp.cumsum(free) - 1
@@ -108,14 +108,14 @@ def loop_order(number: Array, genes: MappingGenes, space: MapSpace) -> MappingGe
 
 
 def loop_orders(genes: MappingGenes, space: MapSpace) -> Array:
-    """How many orders the temporal loops of a tiling have, `[]` int32; at most 2^30 is said."""
+    """Number of orders of the temporal loops of a tiling, `[]` int32, or 2^30 if it is larger."""
     count = jnp.sum(_moving(genes, space), axis=1)
     logs = jnp.sum(jax.lax.lgamma(count.astype(jnp.float32) + 1))
     return jnp.where(logs > 20, 2**30, jnp.round(jnp.exp(jnp.minimum(logs, 20))).astype(jnp.int32))
 
 
 def _moving(genes: MappingGenes, space: MapSpace) -> Array:
-    """Temporal loops above 1 in levels that prescribe no order, `[L, D]` bool by dimension."""
+    """Temporal loops of bound above 1 in levels that prescribe no order, `[L, D]` bool by dimension."""
     levels = genes.order.shape[0]
     factors = slot_factors(genes.slot, own_space(genes, space))[:levels]
     free = jnp.all(jnp.asarray(space.constraints.order) < 0, axis=1)
@@ -155,7 +155,7 @@ def _numbers(lane: _Lane, config: HybridConfig) -> tuple[Array, Array]:
 
 
 def _drawn(key: Array, draws: Array, space: MapSpace) -> MappingGenes:
-    """A tiling for every lane, `[T, ...]`; `draws` `[T]` says which draw of its lane each is."""
+    """A tiling for every lane, `[T, ...]`; `draws` `[T]` numbers the draw within each lane."""
     keys = jax.vmap(lambda n, k: jax.random.fold_in(jax.random.fold_in(key, n), k))(jnp.arange(draws.shape[0]), draws)
     return jax.vmap(sample, (0, None))(keys, space)
 
@@ -186,7 +186,7 @@ def ask(state: HybridState, space: MapSpace, *, config: HybridConfig) -> tuple[H
 
     def one(state: HybridState, space: MapSpace) -> tuple[HybridState, MappingGenes]:
         lane = state.lanes
-        if config.evaluations:  # lanes that have ended begin anew
+        if config.evaluations:  # lanes that have ended start again
             over = _ended(lane, config)
             lane = dataclasses.replace(
                 lane,
@@ -208,7 +208,7 @@ def ask(state: HybridState, space: MapSpace, *, config: HybridConfig) -> tuple[H
 def tell(
     state: HybridState, tried: MappingGenes, values: Array, weights: Array, limit: Array, *, config: HybridConfig
 ) -> tuple[HybridState, Array]:
-    """The states after mappings of which the logarithms `[B, T * C, 3]` are given; whether a lane goes on, `[B]`."""
+    """The states after mappings with logarithms of objectives `[B, T * C, 3]`, and whether any lane goes on, `[B]`."""
 
     def one(state: HybridState, tried: MappingGenes, values: Array) -> tuple[HybridState, Array]:
         _, exists = _numbers(state.lanes, config)
@@ -235,8 +235,8 @@ def tell(
 def hybrid_block(
     keys: Array, context: MapperContext, weights: Array, evaluate: Evaluate, config: HybridConfig
 ) -> tuple[Archive, MappingGenes, np.ndarray]:
-    """Searches B problems side by side, until all lanes of all of them have ended; as `gamma.gamma_block`."""
-    limit = jnp.int32(config.evaluations or 2**31 - 1)  # of each problem: the others of a block go on
+    """Searches B problems side by side until all lanes have ended; arguments and results as in `gamma.gamma_block`."""
+    limit = jnp.int32(config.evaluations or 2**31 - 1)  # per problem: the others of a block go on
     static = dataclasses.replace(config, evaluations=min(config.evaluations, 1))  # programs serve any number of them
     state, going = start(keys, context.space, config=static), True
     while going:
@@ -259,7 +259,7 @@ def _refreshed(lane: _Lane, key: Array, space: MapSpace) -> _Lane:
 
 
 def _told(lane: _Lane, cost: Array, exists: Array, victory: int) -> tuple[_Lane, Array]:
-    """Lanes after mappings in their order, and which of these `[T, C]` were evaluated before the lane's end."""
+    """Lanes after their mappings in order, and which of these `[T, C]` came before the lane's end."""
 
     def one(carry: tuple[Array, Array], x: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
         best, since = carry

@@ -1,9 +1,9 @@
 """MEDEA: Pareto sets of mappings for every unique layer on every template (MEDEA paper, Section IV).
 
 All (unique layer, template) problems of a scenario are searched side by side: blocks of B problems go through the same
-jitted programs, for any layers and templates, and several blocks over the cores of the processor. Each problem draws
-from a key of its own, which depends on nothing but its content and the seed: its result does not depend on the other
-problems.
+jitted programs, for any layers and templates, and several blocks run at once on the cores of the processor. Each
+problem has a random key of its own, which depends only on its content and the seed, so its result does not depend on
+the other problems.
 
 Axes: U unique layers, T templates, B problems of a block, M table entries, L levels.
 """
@@ -58,18 +58,18 @@ class LayerMapper:
         layers: unique layers, U of them.
         templates: templates, T of them.
         technology: energy and area tables.
-        config: sizes and form; default MEDEA's 15 generations of 120, and an archive, immigrants and a descent of ours.
+        config: sizes and variant; default MEDEA's 15 generations of 120, with our archive, immigrants and descent.
         rates: probabilities of the operators; default those that did best in our experiments. `presets` has both as
             MEDEA prints them.
         levels: L, at least those of every template; default the most of any.
-        max_children: least room of the cost model's tables over children. One number for several calls lets them share
-            their programs; what the problems need is added in any case (`children_room`).
+        max_children: children that the cost model's tables have room for. Calls with the same number share their
+            programs; it is raised to what the problems need (`children_room`).
         dtype: float dtype of the search; float64 needs JAX's x64 mode.
         progress: called from worker threads, one call at a time, after every generation of a block.
         cache: where finished sets are kept between runs (`io.MappingCache`); None for nowhere.
-        devices: this process's devices share each block, as many problems on each as one device would take alone;
-            blocks run one after the other. On accelerators, where that depends on how many there are, a
-            last bit may round otherwise than on one.
+        devices: this process's devices share each block, with as many problems on each as one device would take alone;
+            blocks run one after the other. On accelerators that number depends on the number of devices, and a last bit
+            may round otherwise than on one.
     """
 
     layers: Sequence[UniqueLayer]
@@ -105,11 +105,11 @@ class LayerMapper:
         return self._mapped(key, given or {}, wanted, descends=False)
 
     def descend(self, key: jax.Array, given: GivenMappings, *, wanted: np.ndarray | None = None) -> MappingTables:
-        """Goes on from given mappings alone, by descent: there is no population, and nothing is drawn.
+        """Improves given mappings by descent alone: there is no population, and nothing is drawn.
 
         Args:
             key: typed key of the search.
-            given: any number of mappings; L levels. Those that the mapper itself would not make are left out; pairs
+            given: any number of mappings; L levels. Those that the mapper itself could not make are left out; pairs
                 without any are not searched.
             wanted: `[U, T]` bool, pairs to search; default all that can be.
 
@@ -119,13 +119,13 @@ class LayerMapper:
         return self._mapped(key, given, wanted, descends=True)
 
     def compile(self) -> None:
-        """Compiles the programs of `search`, and maps nothing. At least one template must run some layer."""
+        """Compiles the programs of `search` without mapping anything. At least one template must run some layer."""
         pairs = self._pairs(jax.random.key(0), {}, descends=False)
         room = self._room([self._space(pair) for pair in pairs])
         BlockSearch(self.config, self.rates, room, Tally(len(pairs), 0, 0)).shared(self.block(jax.random.key(0)))
 
     def block(self, key: jax.Array) -> Block:
-        """Problems of `search` as one block of its size, repeated where they are fewer.
+        """The problems of `search` as one block of its size, repeated where they are fewer.
 
         Args:
             key: typed key of the search.
@@ -138,7 +138,7 @@ class LayerMapper:
     def _mapped(
         self, key: jax.Array, given: GivenMappings, wanted: np.ndarray | None, *, descends: bool
     ) -> MappingTables:
-        """The tables of `search` or `descend`: what the cache has, and the blocks of all other problems."""
+        """The tables of `search` or `descend`: sets from the cache, and searched ones for all other problems."""
         pairs = self._pairs(key, given, descends=descends)
         if wanted is not None:
             pairs = [pair for pair in pairs if wanted[pair.place]]
@@ -206,7 +206,7 @@ class LayerMapper:
 
     @functools.cached_property
     def _primes(self) -> int:
-        """Factor slots of every problem."""
+        """F, number of factor slots of every problem."""
         return prime_slots(self.layers)
 
     @property
@@ -216,11 +216,11 @@ class LayerMapper:
 
     @property
     def _bypasses(self) -> bool:
-        """Whether mappings have a gene for bypasses: where any template leaves one open."""
+        """Whether mappings have a gene for bypasses, as they do if any template leaves one open."""
         return any(template.bypasses for template in self.templates)
 
     def _room(self, spaces: Iterable[MapSpace]) -> int:
-        """Room of the cost model's tables over children; on fixed hardware that of any mapping."""
+        """Children that the cost model's tables have room for; `MAX_CHILDREN` on fixed hardware."""
         return MAX_CHILDREN if self.config.fixed else max(children_room(list(spaces)), self.max_children)
 
     def _pairs(self, key: jax.Array, given: GivenMappings, *, descends: bool) -> list[Pair]:
@@ -251,7 +251,7 @@ class LayerMapper:
         return out
 
     def _space(self, pair: Pair) -> MapSpace:
-        """The map space of one problem; those of all have equal shapes."""
+        """The map space of one problem; the spaces of all problems have equal shapes."""
         layer, template = self.layers[pair.layer], self.templates[pair.template]
         machine = jax.tree.map(lambda leaf: leaf[pair.template], self._arrays.machine)
         form = self._depth, self._primes, self._bypasses

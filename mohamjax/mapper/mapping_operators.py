@@ -1,7 +1,7 @@
 """MEDEA's variation of mappings: level crossover, random, fill and parallelising mutation (MEDEA, Section IV); padding.
 
-Every operator maps legal genes to legal genes: constraints, fanouts and capacities hold afterwards, so that no child
-has to be thrown away. Each applies with a probability of its own, which is traced.
+Every operator maps legal genes to legal genes: constraints, fanouts and capacities hold afterwards, so no child has to
+be discarded. Each operator has its own probability, which is traced.
 
 Axes are those of `mapping.space`: A bounds, F primes, S slots, L levels, D dimensions. All but `grow` and
 `all_neighbours` are for one individual or pair.
@@ -48,11 +48,11 @@ _FILL_RATE = 3.5
 _MORE = 1.5
 _MOST = 5
 _LONGEST = 8  # primes of one dimension that find a new slot when it is padded
-# Passes in which a mutation takes a population that it takes whole: by default it takes a fifth, in one pass; padding
-# takes half as many, in passes half as wide.
+# Passes that a mutation needs for a whole population. By default it changes a fifth, in one pass; padding changes half
+# as many, in passes half as wide.
 _PASSES = 4
-# On an accelerator all problems wait for the one that needs a second pass: passes are so wide that of hundreds of
-# populations hardly one does (some four standard deviations above the mean of those that are drawn).
+# On an accelerator all problems wait for any that needs a second pass, so passes are wide enough that hardly one in
+# hundreds of populations does (about four standard deviations above the mean number drawn).
 _WIDE_PASSES = 2.75
 _WIDE_PAD_PASSES = 4.4
 _Mutation = Callable[[Array, MappingGenes, MapSpace], MappingGenes]
@@ -88,8 +88,8 @@ PAPER_RATES = MapperRates(
     pad=np.float32(0.0),
     bypass=np.float32(0.0),
 )
-"""The MEDEA paper's probabilities (Section V); crossover always, as in the released code. It neither pads nor mutates
-bypasses, which crossover alone hands on."""
+"""The MEDEA paper's probabilities (Section V), with crossover always, as in the released code. The paper neither pads
+nor mutates bypasses; only crossover passes these on."""
 
 
 def select(condition: Array, new, old):
@@ -105,7 +105,7 @@ def depth(slot: Array, space: MapSpace) -> Array:
 
 
 def _level_first(slot: Array, level: Array, space: MapSpace) -> Array:
-    """The slots of equal primes rearranged: those of `level` first, the others from the outermost inwards."""
+    """Rearranges the slots of equal primes: those of `level` first, the others from the outermost inwards."""
     slots = space.limit.shape[0]
     key = jnp.where(slot_level(slot, space) == level, 0, 1 + depth(slot, space))
     return slot[short_argsort(jnp.asarray(space.group * (slots + 2) + key))]
@@ -114,12 +114,12 @@ def _level_first(slot: Array, level: Array, space: MapSpace) -> Array:
 def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, *, mend: bool = True):
     """Level crossover with factor compensation (MEDEA, Section IV-A).
 
-    One level below the outermost, drawn among those that the template leaves any freedom, changes hands whole:
-    temporal and spatial factors, loop orders, and which data spaces it stores. A factor that shrank multiplies the
-    outermost temporal loop of its dimension; one that grew is taken from the other loops of its dimension from the
-    outermost inwards, skipping the changed level. Because factors are primes in slots, this always succeeds; should a
-    buffer then overflow, primes are evicted from it to the outermost level. A dimension of which the parents cover
-    different bounds keeps its own, and leaves the changed level for the outermost.
+    The parents exchange one whole level below the outermost, drawn among those that the template leaves any freedom:
+    temporal and spatial factors, loop orders, and which data spaces it stores. Primes that a factor loses go to the
+    outermost temporal loop of its dimension; those that it gains come from the other loops of its dimension, from the
+    outermost inwards, skipping the changed level. Because factors are primes in slots, this always succeeds; if a
+    buffer then overflows, primes are evicted from it to the outermost level. Where the parents cover different bounds
+    of a dimension, each child keeps its own, whose primes leave the changed level for the outermost.
 
     Args:
         key: consumed.
@@ -175,12 +175,12 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, *, 
 
 
 def swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
-    """Exchanges two temporal loops of one level, drawn among the pairs of loops with a bound above 1."""
+    """Exchanges two temporal loops of one level, drawn among pairs of bounds above 1; the key is consumed."""
     return _swap_loops(Draws(key, sum(genes.order.shape)), genes, own_space(genes, space))
 
 
 def _swap_loops(draws: Draws, genes: MappingGenes, space: MapSpace) -> MappingGenes:
-    """The same of the mappings that cover the bounds of `space`, by L + D draws."""
+    """`swap_loops` for a mapping that covers the bounds of `space`; takes L + D draws."""
     levels, dims = genes.order.shape
     at = (genes.slot == jnp.arange(levels)[:, None]) & (space.prime > 1)  # temporal loops: slot = level
     dim_used = jnp.any(at[:, :, None] & (space.dim[:, None] == jnp.arange(dims)), axis=1)  # [L, D]
@@ -198,7 +198,7 @@ def _swap_loops(draws: Draws, genes: MappingGenes, space: MapSpace) -> MappingGe
 
 
 def _move_factor(draws: Draws, genes: MappingGenes, space: MapSpace) -> MappingGenes:
-    """Moves one prime to another slot, drawn among those that take it; by F + S draws."""
+    """Moves one prime to another slot, drawn among those that have room for it; takes F + S draws."""
     index = jnp.argmax(jnp.where(space.prime > 1, draws.uniform(*space.prime.shape), -1))
     can = admits(nest(genes.slot, space), index, space)
     target = jnp.argmax(jnp.where(can, draws.uniform(*can.shape), -1)).astype(jnp.int32)
@@ -209,7 +209,7 @@ def _move_factor(draws: Draws, genes: MappingGenes, space: MapSpace) -> MappingG
 def mutate(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Random mutation (MEDEA, Section IV-B1): a fair coin between two kinds of change.
 
-    Either two temporal loops of one level change places, or one prime factor moves to another slot that takes it.
+    Either two temporal loops of one level change places, or one prime factor moves to another slot with room for it.
     The key is consumed.
     """
     draws = Draws(key, 1 + sum(genes.order.shape) + len(space.dim) + len(space.limit))
@@ -219,13 +219,12 @@ def mutate(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
 
 
 def _visit(draws: Draws, candidate: Array, prime: Array) -> tuple[Array, Array]:
-    """A few of the candidates: indices `[T]`, and whether each is one of the few.
+    """Draws a few of the candidates: indices `[T]`, and whether each is one of the few.
 
-    In random order, or, by a fair coin, the largest primes first: 7 before 2 where both want into a fanout of 16.
+    By a fair coin they come in random order or with the largest primes first: 7 before 2 for a fanout of 16.
 
-    How many is drawn too, 1 + floor(Exp) with `_MORE` as the mean of the exponential. Measured
-    (experiments/bench_mapper.py): to take all that fit, as the released code does, throws a good parent too far.
-    By F + 2 draws.
+    Their number is drawn too: 1 + floor(Exp), with `_MORE` as the mean of the exponential. Taking all that fit, as the
+    released code does, changes good parents too much (measured by experiments/bench_mapper.py). Takes F + 2 draws.
     """
     draw = draws.uniform(*candidate.shape)
     draw = jnp.where(candidate, jnp.where(draws.happens(0.5), draw + prime, draw), -1)
@@ -235,7 +234,7 @@ def _visit(draws: Draws, candidate: Array, prime: Array) -> tuple[Array, Array]:
 
 
 def fill_level(draws: Draws, open_: Array) -> Array:
-    """One of the levels that are open `[L]`, inner ones more likely: of n, number floor(n Exp(3.5)); `[]` int32."""
+    """Draws one of the open levels `[L]`, inner ones more likely: of n, number floor(n Exp(3.5)); `[]` int32."""
     count = jnp.sum(open_)
     draw = draws.exponential() / _FILL_RATE
     rank = jnp.minimum((draw * count).astype(jnp.int32), count - 1)
@@ -245,9 +244,9 @@ def fill_level(draws: Draws, open_: Array) -> Array:
 def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Bottom-up fill mutation (MEDEA, Section IV-B2).
 
-    A storing level with temporal loops is drawn, inner ones more likely: index floor(n Exp(3.5)) of n. One of the
-    dimensions of the data spaces that it keeps is drawn, and the level's loop over it grows by primes of that
-    dimension's temporal loops outside, as long as it and every buffer between still fits. The key is consumed.
+    A storing level that may have temporal loops is drawn, inner ones more likely: index floor(n Exp(3.5)) of n. A
+    dimension of the data spaces that it keeps is drawn too, and the level's loop over it grows by primes of that
+    dimension's temporal loops outside, as long as tiles fit this level and every buffer between. The key is consumed.
     """
     levels, dims = genes.order.shape
     draws = Draws(key, 3 + dims + len(genes.slot))
@@ -277,7 +276,7 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
     """Parallelising mutation (MEDEA, Section IV-B3).
 
     Temporal primes move, in random order or the largest first, into X and Y loops of any level whose constraint and
-    fanout left still take them, as long as the buffers fit. The key is consumed.
+    remaining fanout allow it, as long as tiles fit the buffers. The key is consumed.
     """
     levels, dims = genes.order.shape
     primes = len(genes.slot)
@@ -300,10 +299,9 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
 
 
 def bypass(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
-    """Bypass mutation: one data space that a level may let pass by is stored there from now on, or no longer.
+    """Bypass mutation: switches whether a level stores one data space that it may bypass.
 
-    Where it overflows the level it goes on passing by. Without a gene for bypasses nothing changes. The key is
-    consumed.
+    Nothing changes where the level would overflow, or without a gene for bypasses. The key is consumed.
     """
     free = space.constraints.may_bypass
     if genes.keep is None or free is None:
@@ -320,7 +318,7 @@ def bypass(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
 def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Padding mutation: one dimension covers another of its bounds.
 
-    Its new primes, by a fair coin the largest or the smallest first, are dealt to the slots anew (`_dealt`). Where no
+    Its new primes are dealt to the slots (`_dealt`), by a fair coin the largest or the smallest first. Where no
     dimension has a choice nothing changes. The key is consumed.
     """
     slots, dims = space.limit.shape
@@ -336,7 +334,7 @@ def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
 
 
 def _arrays_first(space: MapSpace) -> Array:
-    """`[S]` float, a taste that has spatial slots come before all others: filling an array is what padding is for."""
+    """`[S]` float, a taste that puts spatial slots before all others, since padding serves to fill arrays."""
     slots = jnp.arange(space.limit.shape[0])
     return jnp.where(slots >= space.capacity.shape[0], 8.0, 0.0)
 
@@ -344,17 +342,17 @@ def _arrays_first(space: MapSpace) -> Array:
 def _dealt(
     genes: MappingGenes, dim: Array, cover: Array, largest: Array, taste: Array, space: MapSpace
 ) -> MappingGenes:
-    """The mapping with one dimension's bound exchanged for another, whose primes are dealt to the slots.
+    """The mapping with one dimension's bound replaced by another, whose primes are dealt to the slots.
 
-    Each goes to the slot where the old factor leaves most to fill, after a taste for slots is added. What finds no room
-    stays at the outermost level.
+    Each prime goes to the slot where most of the old factor is left to fill, with `taste` added. Primes that find no
+    room stay at the outermost level.
 
     Args:
         genes: the mapping.
         dim: `[]` int, the dimension.
         cover: `[]` int, which of its bounds it covers from now on.
         largest: `[]` bool, whether its largest prime comes first; the smallest otherwise.
-        taste: `[S]` float, in powers of two of what is left to fill.
+        taste: `[S]` float, preference for slots, added to the base-2 logarithm of what is left to fill.
         space: the problem.
     """
     covers = jnp.where(jnp.arange(genes.cover.shape[0]) == dim, cover, genes.cover).astype(jnp.int32)
@@ -376,11 +374,11 @@ def _dealt(
 
 @record
 class Draft:
-    """An individual with what is left to do to it: `grow` does that to the few that it is drawn for.
+    """An individual, and the steps that `grow` has yet to apply to it.
 
     Attributes:
-        genes: so far; tiles may exceed a buffer.
-        keys: `[K]` typed keys of the K steps of `grow`; any where none is wanted.
+        genes: the genes so far; tiles may exceed a buffer.
+        keys: `[K]` typed keys of the K steps of `grow`; of steps that are not wanted, arbitrary ones.
         wanted: `[K]` bool, which of the steps are drawn for it.
     """
 
@@ -390,7 +388,7 @@ class Draft:
 
 
 STEPS: tuple[str, ...] = ("mend", "random", "bypass", "pad", "fill", "parallelise")
-"""Steps of `grow`, in their order: the mending of what crossover leaves, and the mutations."""
+"""Steps of `grow`, in their order: the mending after crossover, and the mutations."""
 
 
 def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates) -> tuple[Draft, Draft]:
@@ -409,13 +407,13 @@ def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: M
 
 
 def random_draft(key: Array, space: MapSpace) -> Draft:
-    """A random individual to which nothing is left to do; the key is consumed."""
+    """A random individual without steps to apply; the key is consumed."""
     steps = len(STEPS)
     return Draft(genes=sample(key, space), keys=jnp.stack([key] * steps), wanted=jnp.zeros(steps, bool))
 
 
 def select_rows(rows: Array, new, old):
-    """Of two trees `[N, ...]`, the rows of the first where `rows`, and of the second elsewhere."""
+    """Rows of two trees `[N, ...]`: those of the first where `rows` holds, those of the second elsewhere."""
     return jax.tree.map(lambda a, b: jnp.where(rows.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)
 
 
@@ -427,7 +425,7 @@ def mended(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
 def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
     """The genes of drafts `[N, ...]`, in their order: mended where tiles exceed a buffer, then mutated where wanted.
 
-    What few individuals need is done to those alone (`few`); the random mutation, which most want, to all.
+    Steps that few individuals need are applied to those alone (`few`), the random and bypass mutation to all.
     """
     genes = drafts.genes
     keys, wanted = (dict(zip(STEPS, jnp.moveaxis(leaf, 1, 0), strict=True)) for leaf in (drafts.keys, drafts.wanted))
@@ -457,7 +455,7 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
 
 
 def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
-    """Bounds covered `[N, D]` and slots `[N, F]` after a mutation that changes nothing else, where it is wanted."""
+    """Bounds covered `[N, D]` and slots `[N, F]` after a mutation, where wanted, that changes nothing else."""
     changed = jax.vmap(operator, in_axes=(0, 0, None))(keys, genes, space)
     return select(wanted[:, None], (changed.cover, changed.slot), (genes.cover, genes.slot))
 
@@ -465,7 +463,7 @@ def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, s
 def few(
     operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace, *, passes: float = _PASSES
 ) -> tuple[Array, Array]:
-    """The same, those for which it is wanted a few at a time: what is thrown away takes as long.
+    """`_all`, applied to wanted rows alone, a few at a time: results that are discarded take as long as others.
 
     `keys` are the first argument of the operator: typed keys of a mutation, or numbers of steps.
     """
@@ -498,19 +496,18 @@ def _loop_orders(genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
     return orders.reshape(slots, dims), prescribed
 
 
-# Loops that a step makes the innermost ones of a slot: a single one, or all that leave one data space where it is.
+# Loops that a step makes the innermost ones of a slot: a single one, or all that do not move the weights (outputs).
 _INWARD = np.concatenate([np.eye(RELEVANCE.shape[1], dtype=bool), ~RELEVANCE[[0, 2]]])
 
 
 def neighbours(genes: MappingGenes, space: MapSpace, *, pads: Array | bool = True) -> Array:
     """Which steps lead from a mapping to another, `[F * S + F * F + S * (D + 2) + D * A * 2 + L * V]` bool.
 
-    A step moves one prime factor to another slot; lets two of them change places; makes one loop, or all loops that
-    do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse; has one
-    dimension cover another of its bounds (where there is a choice, with an axis A of `space.prime`); or stores a data
-    space at a level or no longer (the last L * V, which are there where mappings have genes for it). Of equal primes
-    in one slot only the first takes part. Where two change places, a buffer may overflow. `neighbour` says which number
-    is which step. Without `pads` no step that covers other bounds is among them.
+    A step moves one prime factor to another slot; exchanges two of them; makes one loop, or all loops that do not move
+    the weights (the outputs), the innermost of their slot, which decides reuse; lets one dimension cover another of its
+    bounds (if there is a choice, with an axis A of `space.prime`); or switches whether a level stores a data space (the
+    last L * V, if mappings have genes for it). Of equal primes in one slot only the first takes part. After an exchange
+    a buffer may overflow. `neighbour` says which number is which step. Without `pads`, no step changes bounds.
     """
     primes, slots = space.dim.shape[0], space.limit.shape[0]
     others = _covers(genes, space) & pads
@@ -541,7 +538,7 @@ def neighbours(genes: MappingGenes, space: MapSpace, *, pads: Array | bool = Tru
 
 
 def _flips(genes: MappingGenes, space: MapSpace) -> list[Array]:
-    """`[L * V]` bool, which data spaces a level may let pass by, or has room to store; nothing without such genes."""
+    """`[L * V]` bool in a list: data spaces that a level may bypass, or has room to store; empty without such genes."""
     free = space.constraints.may_bypass
     if genes.keep is None or free is None:
         return []
@@ -562,11 +559,11 @@ def _covers(genes: MappingGenes, space: MapSpace) -> Array:
 def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes:
     """The mapping one step away.
 
-    Steps are numbered: prime `i` to slot `s` is i * S + s; then primes `i` and `j` change places, i * F + j; then kind
-    `k` of loops becomes innermost in slot `s`, s * (D + 2) + k, where `k` is a dimension, D for all loops that leave
-    the weights and D + 1 for those that leave the outputs where they are; then dimension `d` covers its bound `a`,
-    (d * A + a) * 2, its primes dealt to arrays first and the smallest first, or with one more the largest; then level
-    `l` stores data space `v` or no longer, l * V + v.
+    Steps are numbered kind after kind. Prime `i` moves to slot `s`: i * S + s. Primes `i` and `j` change places:
+    i * F + j. Loops `k` become innermost in slot `s`: s * (D + 2) + k, where `k` is a dimension, D for all loops that
+    do not move the weights, or D + 1 for all that do not move the outputs. Dimension `d` covers its bound `a`:
+    (d * A + a) * 2 if its primes are dealt to arrays first and the smallest first, one more for the largest first.
+    Level `l` switches whether it stores data space `v`: l * V + v.
     """
     stepped = _flipped(step, _rearranged(step, genes, space), space)
     if space.prime.ndim == 1:
@@ -575,7 +572,7 @@ def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes
 
 
 def all_neighbours(genes: MappingGenes, steps: Array, space: MapSpace) -> MappingGenes:
-    """`neighbour` of mappings `[N, ...]`, `steps` `[N]`: in less time where few of the steps pad."""
+    """`neighbour` for mappings `[N, ...]` and `steps` `[N]`; faster where few of the steps pad."""
     stepped = jax.vmap(_rearranged, in_axes=(0, 0, None))(steps, genes, space)
     stepped = jax.vmap(_flipped, in_axes=(0, 0, None))(steps, stepped, space)
     if space.prime.ndim == 1:
@@ -604,7 +601,7 @@ def _pads(step: Array, space: MapSpace) -> Array:
 
 
 def _flipped(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
-    """The mapping after a step that changes what a level stores; as it is after any other."""
+    """The mapping after a step that changes what a level stores; unchanged by any other."""
     if genes.keep is None:
         return genes
     number = jnp.arange(genes.keep.size).reshape(genes.keep.shape)
@@ -612,7 +609,7 @@ def _flipped(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
 
 
 def _covered(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
-    """The mapping after a step that pads; of any other step it means nothing."""
+    """The mapping after a step that pads; meaningless for any other step."""
     last = _first_flip(space) - 1
     number, largest = jnp.divmod(jnp.clip(step, _first_pad(space), last) - _first_pad(space), 2)
     dim, cover = jnp.divmod(number, space.prime.shape[0])
@@ -620,7 +617,7 @@ def _covered(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
 
 
 def _rearranged(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
-    """The mapping after a step that does not pad; as it is after one that does."""
+    """The mapping after a move, an exchange or a turn of loops; unchanged by any other step."""
     primes, (slots, dims) = space.dim.shape[0], space.limit.shape
     levels, kinds = space.capacity.shape[0], len(_INWARD)
     index, moves, swaps = jnp.arange(primes), primes * slots, primes * primes

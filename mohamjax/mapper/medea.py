@@ -2,8 +2,8 @@
 
 The mapper's own operators (`mapping_operators`) move few primes at a time and never leave the map space. These do what
 the paper says: a fill mutation takes the largest factor that Equation 1 allows, a parallelising mutation visits every
-level and axis, a random mutation exchanges two loops of a level and two loops of a dimension between levels, and what
-is no longer valid is replaced by a random mapping. The two forms differ as follows.
+level and axis, a random mutation exchanges two loops of a level and two loops of a dimension between levels, and a
+random mapping replaces a mapping that is no longer valid. The two forms differ as follows.
 
 | | `medea`: the text | `medea-released`: the code |
 | --- | --- | --- |
@@ -13,8 +13,8 @@ is no longer valid is replaced by a random mapping. The two forms differ as foll
 | parallelise | any dimension, a factor that fits all buffers | loops that are there, and one along Y; unchecked |
 | replaced if invalid | after the random mutation | at the end |
 
-A template's constraints and fanouts hold in either form; the released code forgets them after variation. Factors are
-products of at most eight primes of a dimension at a time, six of a spatial loop. Axes are those of `mapping.space`.
+A template's constraints and fanouts hold in either form; the released code does not enforce them after variation. A
+temporal loop takes at most eight primes of a dimension at a time, a spatial one six. Axes are those of `mapping.space`.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from mohamjax.mapping.space import (
 from mohamjax.runtime.draws import Draws
 
 _LONGEST = 8  # primes of one dimension that a temporal loop takes at once: 256 factors to choose from
-_ACROSS = 6  # and a spatial one
+_ACROSS = 6  # the same for a spatial loop
 
 
 def _subsets(primes: int) -> np.ndarray:
-    """`[2 ** primes, primes]` bool, all choices of some primes; those of the first ones come first."""
+    """`[2 ** primes, primes]` bool, all subsets of the primes; those of the first primes come first."""
     return (np.arange(1 << primes)[:, None] >> np.arange(primes)) % 2 == 1
 
 
@@ -77,8 +77,8 @@ class Growth(NamedTuple):
 def grown(state: Nest, growth: Growth, space: MapSpace, *, longest: int, checked: bool) -> Nest:
     """A nest whose loop over one dimension in one slot has grown as far as it can.
 
-    Of all factors that divide what the dimension has in the loops given, the largest that is at most `most` and,
-    if `checked`, overflows no buffer. Its primes come from the outermost loops first: MEDEA's factor compensation.
+    It grows by the largest factor that divides what the dimension has in the loops given, is at most `most` and, if
+    `checked`, overflows no buffer. The primes come from the outermost loops first: MEDEA's factor compensation.
 
     Args:
         state: the nest before.
@@ -113,9 +113,9 @@ def grown(state: Nest, growth: Growth, space: MapSpace, *, longest: int, checked
 def fill(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool = False) -> MappingGenes:
     """Bottom-up fill mutation (MEDEA, Section IV-B2): a loop grows by the factor that inverts Equation 1.
 
-    A storing level is drawn, inner ones more likely. As printed one of the dimensions of its data spaces is drawn, and
-    its temporal loop there grows by the largest factor that fits this level and all buffers around it. As released the
-    level must keep one data space alone, and the loops over all dimensions of that grow in turn, each by at most
+    A storing level is drawn, inner ones more likely. As printed, one of the dimensions of its data spaces is drawn, and
+    its temporal loop there grows by the largest factor that fits this level and all buffers around it. As released, the
+    level must keep exactly one data space, and the loops over all its dimensions grow in turn, each by at most
     capacity / words held before.
 
     Args:
@@ -159,10 +159,10 @@ def fill(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool = F
 def parallelise(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool = False) -> MappingGenes:
     """Parallelising mutation (MEDEA, Section IV-B3): at every level and along X and Y, a loop grows up to the fanout.
 
-    As printed the loop's dimension is drawn among those that the template lets run there and that have temporal loops
-    left, and it grows by the largest factor that the fanout left and the buffers take. As released only loops that are
-    there already grow, whatever the buffers hold, and where no loop runs along Y, the largest temporal loop of the
-    level that fits the fanout does.
+    As printed, the loop's dimension is drawn among those that the template lets run there and that have temporal loops
+    left, and the loop grows by the largest factor that fits the remaining fanout and the buffers. As released, only
+    existing loops grow, without regard to the buffers; where no loop runs along Y, the largest temporal loop of the
+    level that fits the fanout moves there.
 
     Args:
         key: consumed.
@@ -209,8 +209,8 @@ def _turned(state: Nest, target: Array, space: MapSpace) -> Nest:
 def exchange(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Exchanges two temporal loops of one dimension between two levels (MEDEA, Section IV-B1).
 
-    Drawn among the pairs whose factors differ and that the template's limits take. The buffers may overflow. The key
-    is consumed.
+    The pair is drawn among those whose factors differ and that the template's limits allow. The buffers may overflow.
+    The key is consumed.
     """
     space = own_space(genes, space)
     levels = genes.order.shape[0]
@@ -233,7 +233,7 @@ def mutate(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool =
         key: consumed.
         genes: the parent.
         space: the problem.
-        released: static; one of the two, by a fair coin.
+        released: static; only one of the two, by a fair coin.
 
     Returns:
         Genes whose tiles may exceed a buffer; constraints and fanouts hold.
@@ -246,9 +246,9 @@ def mutate(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool =
 
 
 def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates) -> tuple[Draft, Draft]:
-    """Two children of two parents: crossover, unmended; the mutations are drawn and left to `grow`.
+    """Two children of two parents: crossover without mending; mutations are drawn, and left to `grow`.
 
-    The key is consumed. The keys and wishes of the drafts are for the random, the fill and the parallelising mutation.
+    The key is consumed. The three steps of the drafts are the random, the fill and the parallelising mutation.
     """
     coin_key, cross_key, child_key = jax.random.split(key, 3)
     crossed = crossover(cross_key, a, b, space, mend=False)
@@ -264,7 +264,7 @@ def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: M
 
 
 def grow(drafts: Draft, space: MapSpace, *, released: bool = False) -> MappingGenes:
-    """The genes of drafts `[N, ...]`: mutated where that is wanted; what is invalid is replaced by a random mapping.
+    """The genes of drafts `[N, ...]`, mutated where wanted; random mappings replace invalid ones.
 
     Args:
         drafts: from `vary`, or random ones, which want nothing and are valid.
@@ -290,15 +290,15 @@ def grow(drafts: Draft, space: MapSpace, *, released: bool = False) -> MappingGe
     return drafts.genes
 
 
-_FRESH = 16  # numbers to fold into a key that no `split` of it gives: it gives the first ones
+_FRESH = 16  # numbers from here on, folded into a key, give no key that its `split` gives
 
 
 def _replaced(keys: Array, genes: MappingGenes, *, space: MapSpace) -> MappingGenes:
-    """The genes `[N, ...]` with random valid mappings in the place of invalid ones."""
+    """The genes `[N, ...]` with random mappings in the place of invalid ones."""
     invalid = ~jax.vmap(respects, in_axes=(0, None))(genes, space)
     fresh = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, _FRESH)
     cover, slot = few(lambda key, _, space: sample(key, space), fresh, invalid, genes, space)
-    # The rest of what `sample` draws is drawn for all: it takes no time.
+    # Bypasses and orders, which `few` does not return, are drawn for all: that takes no time.
     keep = jax.vmap(lambda key: random_keep(jax.random.fold_in(key, _FRESH + 1), space))(fresh)
     orders = jax.vmap(lambda key: random_orders(jax.random.fold_in(key, _FRESH + 2), space))(fresh)
     old = genes.order, genes.spatial_order, genes.keep

@@ -1,13 +1,13 @@
 """One mapping per layer for a whole network on one chiplet (MEDEA paper, Section V-B, Table II).
 
-A choice takes one entry of the Pareto set of every unique layer: layers of equal shape share it. Latency and energy
+A choice takes one entry of the Pareto set of every unique layer; layers of equal shape share it. Latency and energy
 add up over the layers. The chiplet is as large as its most demanding layer needs in every buffer and fanout; area and
 access energies are those of this merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`). `mapper.sieve`
-chooses as MEDEA prints it.
+has the method that MEDEA prints.
 
-On a given chiplet the layers are independent: the choice that is best there for a rate of exchange between time and
-energy takes, for every layer, the best entry that fits. A share of the children is made in this way, on the chiplet of
-a child of crossover and mutation with some sizes changed.
+On a given chiplet the layers are independent: the best choice for a rate of exchange between time and energy takes, for
+every layer, the best entry that fits. A share of the children is made in this way, on the chiplet of a child of
+crossover and mutation with some sizes changed.
 
 Axes: P population, U unique layers of the network (padded), M table entries, L levels, C components of a size.
 """
@@ -64,7 +64,7 @@ class NetworkChoice:
         area_um2: the merged chiplet.
         mapping: entry of each layer's Pareto set, in the order of the network's layers.
         capacity_words: words per instance of each level that exists, innermost first; 0 where unlimited.
-        fanout: children along X and Y of each.
+        fanout: children along X and Y of each of these levels.
     """
 
     latency_cycles: float
@@ -81,9 +81,9 @@ class _Context:
 
     Attributes:
         count: `[U]` int32, entries of each set; 0 where padded.
-        times: `[U]` float, layers that share the set.
+        times: `[U]` float, number of layers that share each set.
         columns: `MappingTables` columns `[U, M, ...]` by name, and `hops` `[U, M, K]`, see `Wires`.
-        sizes: what the chiplet's columns in `hops` are found with.
+        sizes: array sizes, by which a chiplet's columns in `hops` are found.
         template: the template.
         technology: energy and area tables.
         rate: `[]` float, see `NetworkConfig`.
@@ -104,7 +104,7 @@ _COLUMNS = ("cycles", "block_reads", "block_writes", "macs", "capacity", "fanout
 
 
 _EXCHANGE = 3.0
-"""Rates of exchange are drawn within a factor exp(3) of a choice's own energy / time: between 1/20 and 20."""
+"""Rates of exchange are drawn within a factor exp(3), about 20, of a choice's own energy / time."""
 
 
 def _rows(choice: jax.Array, context: _Context) -> dict[str, jax.Array]:
@@ -142,11 +142,11 @@ def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, tuple[jax.
 
 
 def _fitted(key: jax.Array, choice: jax.Array, context: _Context) -> jax.Array:
-    """The best choice on a chiplet like that of another one, for some rate of exchange between time and energy.
+    """The best choice on a chiplet like that of another one, for a random rate of exchange between time and energy.
 
-    One component in C, on average, of the chiplet's size takes the value of some layer's entry; layers that nothing
-    fits then keep their entries, and the chiplet grows again. Least is, layer by layer, energy + rate x time, which no
-    other choice on this chiplet betters in the sum.
+    On average one of the C components of the chiplet's size takes the value of some layer's entry. Layers for which no
+    entry fits then keep theirs, and the chiplet grows again. Every layer takes the entry of least energy + rate x time,
+    so no other choice on this chiplet has a smaller sum.
 
     Args:
         key: typed key, consumed.
@@ -190,7 +190,7 @@ def _sample(key: jax.Array, context: _Context) -> jax.Array:
 
 
 def _vary(key: jax.Array, a: jax.Array, b: jax.Array, context: _Context, rates: None) -> tuple[jax.Array, jax.Array]:
-    """Uniform crossover; then a few layers take a random entry, or the next faster or slower one; some are refitted."""
+    """Uniform crossover; then a few layers take a random entry, or the next faster or slower; some are `_fitted`."""
     del rates
     swap_key, one_key, two_key = jax.random.split(key, 3)
     swap = jax.random.bernoulli(swap_key, shape=a.shape)
@@ -223,7 +223,7 @@ class NetworkSets:
     Attributes:
         tables: columns `[U, M, ...]`; every set has an entry.
         wires: of the tables on the template: `hops` `[U, M, K]`, the rest without the T axis.
-        times: `[U]`, layers that share each set.
+        times: `[U]`, number of layers that share each set.
         template: the template.
     """
 
@@ -238,8 +238,8 @@ def choose_mappings(
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Searches the front of choices.
 
-    The first population holds the fastest, the most frugal and the smallest entry of every layer. Compiles once per
-    padded number of layers.
+    The first population holds three choices: the fastest, the most frugal and the smallest entry of every layer.
+    Compiles once per padded number of layers.
 
     Args:
         key: typed key, consumed.
@@ -294,7 +294,7 @@ def _evaluate(choices: jax.Array, context: _Context) -> tuple[jax.Array, tuple[j
 
 
 def _padded(values: ArrayLike, padding: int) -> np.ndarray:
-    """The values with so many more rows of zeros."""
+    """The values with `padding` more rows, of zeros."""
     rows = np.asarray(values)
     return np.concatenate([rows, np.zeros((padding, *rows.shape[1:]), rows.dtype)])
 
@@ -306,9 +306,9 @@ class NetworkOn:
     Attributes:
         network: index of the network.
         template: index of the template.
-        names: of both.
+        names: of the network and of the template.
         sets: what it chooses from.
-        place: `[n]` int, of each layer of the network in the order of its unique layers.
+        place: `[n]` int, index of each layer of the network among its unique layers.
     """
 
     network: int
@@ -318,7 +318,7 @@ class NetworkOn:
     place: np.ndarray
 
     def key(self, key: jax.Array) -> jax.Array:
-        """A key of its own."""
+        """The random key of this network on this template."""
         return jax.random.fold_in(jax.random.fold_in(key, self.network), self.template)
 
     def choices(

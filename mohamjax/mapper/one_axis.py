@@ -1,9 +1,9 @@
 """Map spaces that are unions over variants of a template: one axis per dimension, and all choices of bypasses.
 
 Templates may let a dimension run along X and along Y of one level at once: 16 input channels on a mesh of 4 x 4.
-Timeloop's own mapper gives each dimension one of the two. Where mappers are compared, both need one map space. The
-restricted one is the union over templates each of which leaves such a dimension one of the two axes, and is searched as
-such. An enumeration, which has no gene for bypasses, takes the union over the templates that leave none open.
+Timeloop's own mapper gives each dimension one of the two. A comparison of mappers needs one map space for both. The
+restricted space is the union over templates that each leave such a dimension only one of the two axes, and it is
+searched as that union. An enumeration has no gene for bypasses: it takes the union over templates that leave none open.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from mohamjax.workload import DIMS, UniqueLayer
 def one_axis_templates(template: Template, dims: Collection[str] = DIMS) -> tuple[Template, ...]:
     """Templates that together allow what this one does, except a dimension along both axes of a level.
 
-    In each of them, every one of `dims` that may run along X and Y of a level may run along only one of the two. Where
-    there is no such dimension, this is the template itself. The larger bounds that mappings may cover
-    (`mapping.padding`) suit the axes that a template allows, so that these templates may offer other bounds than the
-    one that they come from.
+    In each of them, every one of `dims` that may run along both X and Y of a level keeps only one of the two. Without
+    such a dimension, the only result is the template itself. The padded bounds that mappings may cover
+    (`mapping.padding`) depend on the axes that a template allows, so these templates may offer other bounds than the
+    original.
     """
     choices = [_choices(dataflow, dims) for dataflow in template.dataflows]
     number = max(map(len, choices), default=1)
@@ -39,7 +39,7 @@ def one_axis_templates(template: Template, dims: Collection[str] = DIMS) -> tupl
 
 
 def _choices(dataflow: Dataflow, dims: Collection[str]) -> list[Dataflow]:
-    """A dataflow with one axis for each of `dims` of each level that has two, in all ways."""
+    """All variants of a dataflow in which each of `dims` keeps one axis at each level where it has two."""
     both = [
         (level, d)
         for level, rule in enumerate(dataflow.rules)
@@ -91,8 +91,8 @@ def over_one_axis(
             all entries by default.
 
     Returns:
-        The sets over these templates, `[U, T, M, ...]`, NumPy leaves: of what all `one_axis_templates` of a template
-        give, those that no other dominates. M is `most`, or the size of the largest set.
+        The sets over these templates, `[U, T, M, ...]`, NumPy leaves: the non-dominated mappings of all
+        `one_axis_templates` of a template. M is `most`, or the size of the largest set.
     """
     dims = {d for layer in layers for d, bound in zip(DIMS, layer.shape.bounds, strict=True) if bound > 1}
     return over_variants(mapped, [one_axis_templates(template, dims) for template in templates], layers, most)
@@ -128,7 +128,7 @@ def over_variants(
 
 
 def _kept(objectives: np.ndarray, most: int | None) -> np.ndarray:
-    """Rows of `[n, 3]` that a set of at most so many entries holds, the fastest first."""
+    """Indices of the rows of `[n, 3]` for a set of at most `most` entries, the fastest first."""
     front = emo.distinct_front(objectives.astype(float))
     if most is not None and len(front) > most:
         values = np.log(np.maximum(objectives[front], np.finfo(np.float32).tiny))

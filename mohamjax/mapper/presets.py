@@ -13,10 +13,10 @@ from mohamjax.mapper.mapping_operators import PAPER_RATES, MapperRates
 
 @dataclasses.dataclass(frozen=True)
 class MapperPreset:
-    """Sizes, form and rates of a mapper.
+    """Sizes, variant and rates of a mapper.
 
     Attributes:
-        config: sizes and form; None for those of a budget.
+        config: sizes and variant; None for those of a budget.
         rates: probabilities of the operators.
     """
 
@@ -46,10 +46,11 @@ MAPPER_PRESETS = {
 }
 """Presets by name.
 
-`default` has the sizes of a budget and our operators. `medea` is the text of the MEDEA paper (Section IV and V): 15
-generations of 120, random, fill and parallelising mutation with .4, .7 and .7, nothing of ours, the first front of the
-final population. `medea-released` has the operators of its code (`mapper.medea` tells how they differ) and the same
-numbers. `moham-released` is that mapper as MOHaM's code sets it: .4, .2 and .2, and 20 random immigrants a generation.
+`default` has the sizes of a budget and our operators. `medea` follows the text of the MEDEA paper (Sections IV and V):
+15 generations of 120; random, fill and parallelising mutation at rates .4, .7 and .7; nothing of ours; the first front
+of the final population. `medea-released` has the operators of its code (`mapper.medea` tells how they differ) and the
+same numbers. `moham-released` is that mapper as MOHaM's code sets it: rates .4, .2 and .2, and 20 random immigrants per
+generation.
 """
 
 

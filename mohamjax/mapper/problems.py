@@ -144,7 +144,7 @@ def context(
 
 
 def prime_slots(layers: Sequence[UniqueLayer]) -> int:
-    """Factor slots that the layers need, rounded up."""
+    """F, the number of factor slots that the layers need, rounded up to a multiple of `_PRIME_STEP`."""
     longest = max([1, *(sum(len(prime_factors(bound)) for bound in layer.shape.bounds) for layer in layers)])
     return _slots(longest)
 
@@ -162,8 +162,8 @@ def pair_space(
         layer: the layer.
         template: the template.
         machine: the template at its largest sizes, padded to L.
-        form: L; F, from `prime_slots`; and whether mappings have a gene for bypasses (`Constraints.may_bypass`).
-        padding: whether mappings may cover larger bounds. Which ones depends on the layer and the template alone.
+        form: (L, F from `prime_slots`, whether mappings have a gene for bypasses: `Constraints.may_bypass`).
+        padding: whether mappings may cover larger bounds, which depend on the layer and the template alone.
     """
     levels, primes, bypasses = form
     limits = constraints(template, layer.type, layer.shape, levels, bypasses=bypasses)

@@ -1,6 +1,6 @@
 """The programs that search a block of problems: jitted functions of B problems side by side.
 
-A generation is three programs, so that the costly one, the evaluation, is compiled once for all and beside others.
+A generation is three programs, so that the costly one, the evaluation, is compiled once and beside the others.
 
 Axes: B problems of a block, P population, N candidates, A archive, M table entries.
 """
@@ -64,12 +64,12 @@ def mapping_search(sizes: Sizes, distinct: bool, dtype: jax.typing.DTypeLike, op
 def start(
     keys: jax.Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None, *, search: MappingSearch
 ) -> tuple[State, MappingGenes]:
-    """States of a block, a key each, and the first candidates `[B, N, ...]`.
+    """States of a block, from one key each, and the first candidates `[B, N, ...]`.
 
     Given mappings `[B, K, ...]` take part where `is_given` `[B, K]`.
     """
 
-    # Random mappings are whole as they are drawn: nothing that grows children is compiled here.
+    # Random mappings are complete when drawn, so nothing that grows children is compiled here.
     drawing = dataclasses.replace(search.search, sample=lambda key, space: sample(key, space), grow=None)
     opened = dataclasses.replace(search, search=drawing)
 
@@ -104,7 +104,7 @@ def evaluate(
     max_children: int,
     linear: bool = False,
 ) -> Array:
-    """The objectives of candidates, `[B, N, 3]`: their logarithms, if not `linear`."""
+    """The objectives of candidates, `[B, N, 3]`, or their base-2 logarithms if not `linear`."""
 
     def one(genes: MappingGenes, space: MapSpace, template: TemplateArrays) -> Array:
         own = MapperContext(space=space, template=template, technology=technology)
@@ -135,16 +135,16 @@ def survivors(state: State, *, capacity: int) -> Archive:
 def next_neighbours(
     archive: Archive, tried: jax.Array, space: MapSpace, *, count: int
 ) -> tuple[MappingGenes, jax.Array, jax.Array]:
-    """Neighbours of archived mappings, those of the oldest that have not had their turn first.
+    """Neighbours of archived mappings, beginning with the oldest members whose neighbours have not been tried.
 
-    Only members that are among the fastest of the archive when their turn comes are tried with other bounds: what
-    padding can save is time.
+    Only members that are among the fastest of the archive when their turn comes are tried with other bounds, because
+    padding can save only time.
 
     Args:
         archive: leading axis `[B]`.
         tried: `[B, A]` bool, members whose neighbours have all been evaluated.
         space: of the block.
-        count: N, neighbours to take. A member whose neighbours do not all fit keeps its turn, unless it is the first.
+        count: N, neighbours to take. A member whose neighbours do not all fit stays untried, unless it is the first.
 
     Returns:
         Genes `[B, N, ...]`, which of them exist `[B, N]`, and `tried` afterwards.
@@ -171,7 +171,7 @@ def next_neighbours(
 def enter(
     archive: Archive, tried: Array, genes: MappingGenes, exists: Array, objectives: Array
 ) -> tuple[Archive, Array]:
-    """The archives after a round of neighbours, and which of their members have had their turn."""
+    """The archives after a round of neighbours, and which members' neighbours have been tried."""
 
     def one(archive: Archive, tried: Array, genes: MappingGenes, exists: Array, objectives: Array):
         both = dataclasses.replace(archive, genes=(archive.genes, tried))
@@ -199,5 +199,5 @@ def finish(archive: Archive, space: MapSpace, *, entries: int) -> tuple[Mapping,
 
 
 def empty_archives(genes: MappingGenes, capacity: int, dtype: jax.typing.DTypeLike) -> Archive:
-    """Empty archives of a block, `[B, A, ...]`, for genes such as those given, `[B, K, ...]`; not jitted."""
+    """Empty archives of a block, `[B, A, ...]`, for genes like those given, `[B, K, ...]`; not jitted."""
     return jax.vmap(lambda genes: emo.archive_init(capacity, take(genes, 0), 3, dtype))(genes)

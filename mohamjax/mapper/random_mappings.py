@@ -31,7 +31,7 @@ def _drawn(key: jax.Array, space: MapSpace, *, count: int) -> Mapping:
     return jax.vmap(one)(jax.random.split(key, count))
 
 
-_ROUNDS = 4  # of as many draws as mappings are wanted
+_ROUNDS = 4  # draws for each mapping wanted
 
 
 def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: int = 0) -> MappingTables:
@@ -42,8 +42,8 @@ def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: 
     Small map spaces yield fewer than `count`.
 
     Args:
-        problem: the problem; or networks, or the name or file of a scenario, for one with all else as packaged.
-        count: M, mappings of a set at most.
+        problem: the problem; or networks, or a scenario's name or file, for a problem with all else as packaged.
+        count: M, most mappings of a set.
         seed: of all randomness; the draws of a set depend only on the seed and on its indices.
 
     Returns:
@@ -86,7 +86,7 @@ def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: 
     for at in draws:
         valid = np.isfinite(tables.objectives[at]).all(axis=-1) & (np.arange(most) < number[at])
         good = np.flatnonzero(valid)[:count]
-        # Equally fast ones stay as drawn: what energies cost changes no index.
+        # Equally fast ones keep the order of the draws, so costs in energy change no index.
         good = good[np.argsort(tables.objectives[at][good, 0], kind="stable")]
         kept = np.resize(good, count) if good.size else np.zeros(count, int)
         columns: dict[str, Any] = {name: getattr(tables, name)[at][kept] for name in column_shapes(levels, 3)}
@@ -107,7 +107,7 @@ def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: 
 
 
 def _distinct(nests: Mapping) -> np.ndarray:
-    """Rows of distinct loop nests, by rising index: loops of bound 1 have no place in the order."""
+    """Indices of distinct loop nests, rising; loops of bound 1 do not count in the order."""
 
     def loops(factors: np.ndarray, order: np.ndarray) -> np.ndarray:
         there = np.take_along_axis(factors, order, axis=-1) > 1

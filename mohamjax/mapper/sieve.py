@@ -1,12 +1,12 @@
 """One mapping per layer for a whole network, as MEDEA prints it (Section V-B): a sieve, and random search of scores.
 
 Of every layer's Pareto set only the mappings that are among the ten best in latency or in energy take part. Sets of one
-mapping per unique layer are searched at random for the least weighted sum of area, energy and latency, again for each
-of many weights. Latency and energy are sums over the layers, each on its own minimal hardware; the area end to end is
-the *largest* of the layers'. `network_level` has a chiplet that holds all layers instead, and counts energy there.
+mapping per unique layer are searched at random for the least weighted sum of area, energy and latency, once for each of
+many weights. Latency and energy are sums over the layers, each on its own minimal hardware; the end-to-end area is the
+*largest* of the layers'. `network_level` uses a chiplet that holds all layers instead, and counts energy there.
 
-The paper says no more of the random search. Here each weight has a best set; a proposal redraws a few of its layers,
-from one to all, and takes its place if it scores better. Each term is divided by its least value over all sets.
+The paper tells no more about the random search. Here each weight keeps a best set. A proposal redraws some of its
+layers, from one to all, and replaces it if it scores better. Each term is divided by its least value over all sets.
 
 Axes: U unique layers, M table entries, W weights.
 """
@@ -33,7 +33,7 @@ class SieveConfig:
     """Sizes of the search; static.
 
     Attributes:
-        best: mappings of a layer that take part, by latency and as many by energy.
+        best: number of a layer's mappings that take part for their latency, and as many for their energy.
         divisions: weights are all triples of multiples of 1 / divisions that add up to 1.
         proposals: sets tried per weight.
     """
@@ -126,7 +126,7 @@ def _search(
     def one(key: jax.Array, weight: jax.Array) -> jax.Array:
         def propose(i: jax.Array, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             draw_key, share_key, hit_key, one_key = jax.random.split(jax.random.fold_in(key, i), 4)
-            # As many layers as 1 / U to 1 of them, evenly in the logarithm.
+            # Redraw a share of 1 / U to 1 of the layers, uniform in the logarithm.
             share = jnp.exp(-jnp.log(float(layers)) * jax.random.uniform(share_key))
             hit = jax.random.bernoulli(hit_key, share, (layers,))
             hit |= jnp.arange(layers) == jax.random.randint(one_key, (), 0, layers)

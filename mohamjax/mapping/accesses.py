@@ -1,8 +1,8 @@
 """How many words every level stores, reads, fills and updates: the counts of the loop-nest cost model.
 
 Axes: L levels, innermost first, padded at the outer end; D loop dimensions (`workload.DIMS`); V data spaces
-(weights, inputs, outputs). Layout and rules are those that `mapping.cost` states. Counts are sums and products of
-positive terms only, since float32 holds no exact difference of large counts.
+(weights, inputs, outputs). `mapping.cost` states the layout and the rules. Counts are sums and products of positive
+terms only, since float32 holds no exact difference of large counts.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class AccessCounts:
         updates: `[L, V]` float, words written from the child level (outputs only).
         delivered: `[L, V]` float, words delivered to one child.
         ingress: `[L, V]` float, words that enter the network below the level, before any bypass.
-        network: `[L, V]` float, words that enter it after bypasses: a level below which a data space is bypassed
-            serves the children of the bypassed level.
-        hops: `[L, V]` float, sum over those words of the wire hops they take; 0 without `wires`, nan where the
-            level uses more children than the table holds.
+        network: `[L, V]` float, words that enter that network after bypasses: where the next inner level bypasses a
+            data space, this level serves the children of that one.
+        hops: `[L, V]` float, sum over the words of `ingress` of the wire hops that they take; 0 without `wires`, nan
+            where the level uses more children than the table holds.
         link_transfers: `[L, V]` float, words that the level's children hand to a neighbour.
         instances_used: `[L]` float.
         expansion: `[L, 2]` float, instances used along X and Y.
@@ -96,18 +96,18 @@ def _steps(layer: LayerArrays, extents):
 
 
 def _repeats(order, bounds):
-    """Loops of one level that repeat a delivery of weights or outputs (sections 3, 12).
+    """Loops of one level that repeat a delivery of weights or outputs (section 3).
 
-    For these a loop is either stationary or moves the tile to words that it did not hold. The innermost run of
-    irrelevant loops is free; every loop from the first relevant one outwards repeats the whole delivery.
+    For these data spaces a loop either leaves the tile in place or moves it to words that it did not hold. The
+    innermost run of irrelevant loops is free; every loop from the first relevant one outwards repeats the delivery.
 
     Args:
         order: `[D, ...]` dimension of each slot.
         bounds: `[D, ...]` loop bound of each slot.
 
     Returns:
-        For weights and outputs, `[2, ...]`: whether a relevant loop of bound above 1 is there, and the product of the
-        irrelevant bounds outside the first.
+        For weights and outputs, `[2, ...]`: whether there is a relevant loop of bound above 1, and the product of the
+        irrelevant bounds outside the first such loop.
     """
     started = jnp.zeros((2, *bounds[0].shape), bool)
     repeats = jnp.ones(started.shape, bounds.dtype)
@@ -121,7 +121,7 @@ def _repeats(order, bounds):
 def _input_loops(layer: LayerArrays, order, union):
     """How the loops of one level move the inputs: (shift, axis) of each slot, `[D, ...]` (section 3).
 
-    Axis 0 is that of P and R, 1 that of Q and S, 2 any other on which the tile moves, by whole tiles; -1 is for K.
+    Axis 0 is that of P and R, 1 that of Q and S, 2 any other, along which the tile moves as a whole; K has axis -1.
     """
     on_first, on_second = (order == P) | (order == R), (order == Q) | (order == S)
     axis = jnp.where(on_first, 0, jnp.where(on_second, 1, jnp.where(order == K, -1, 2)))
@@ -138,12 +138,12 @@ def _input_deliveries(loops, h, w, rest):
     Let F be the child's tile, s_k the shift of the k-th loop and S_k = s_1 + ... + s_{k-1}. A step of loop k
     costs c(s_1) if s_k - S_k equals s_1 and F otherwise, where c(t) is the number of words of the tile shifted by
     t that the tile does not hold; loop 1 always costs c(s_1). All shifts are non-negative and each lies on one
-    axis, so equality needs all relevant loops so far on one axis, on which s_k = S_k + s_1 holds as numbers. It
+    axis, so equality needs all relevant loops so far to be on one axis, with s_k = S_k + s_1 as numbers. It
     changes the cost only on the two axes on which windows slide; on any other axis the tile moves by whole tiles.
 
-    The scan runs over all loops of the nest, innermost first, for all levels at once. State: the words after the
-    first delivery, c(s_1), S_k + s_1, and the axis (-2 no loop yet, -1 none that moves the tile, 0 or 1 the
-    sliding axis, 2 when no later loop can match).
+    The scan runs over all loops of the nest, innermost first, for all levels at once. Its state is the words delivered
+    after the first tile, c(s_1), S_k + s_1, and the axis: -2 before any loop, -1 while no loop has moved the tile, 0 or
+    1 for the sliding axis, 2 once no later loop can match.
 
     Args:
         loops: (bound, shift, axis) of each slot, `[D, L, ...]`.
@@ -186,14 +186,14 @@ class Counting:
 
     Attributes:
         links: count words that neighbours hand on (Timeloop's default, off in the search).
-        first_fills: fill outputs as Timeloop did before version 3.0, where the first visit of an output word was a fill
-            too: the partition is not taken off.
+        first_fills: fill outputs as Timeloop did before version 3.0, which counted the first visit of an output word as
+            a fill too: the partition is not subtracted.
         wires: count hops; without it `hops` is 0 and wires cost nothing.
-        max_children: children per level that the tables for wires and links have room for. 0 compiles no table (a third
-            of the compile time): hops are then nan where P runs along a level's children together with R, or Q with S,
-            and where the machine's mesh is wider than the level uses and has several rows.
-        grid: compile a faster way, too, for wires on meshes wider than their level uses. Not worth it where every
-            mapping is counted on an array of its own size.
+        max_children: children per level that the tables for wires and links have room for. 0 compiles no table, which
+            saves a third of the compile time; hops are then nan where P runs along a level's children together with R,
+            or Q with S, and where the machine's mesh is wider than the level uses and has several rows.
+        grid: also compile a faster way to count wires on meshes that are wider than their level uses. This does not pay
+            where every mapping is counted on an array of its own size.
     """
 
     links: bool = False
@@ -281,8 +281,8 @@ def count_accesses(
 class _Nest(NamedTuple):
     """The loop nest, over (dimension or data space, level); sections 1 and 4.
 
-    What follows from one level alone is computed for all levels at once; what accumulates over levels is scanned,
-    outwards or inwards. Both keep XLA from computing a long product anew for each of its readers.
+    Quantities of one level are computed for all levels at once; those that accumulate over levels are scanned, outwards
+    or inwards. Both keep XLA from computing a long product anew for each of its readers.
 
     Attributes:
         temporal: `[D, L, ...]` float, temporal factors.
@@ -317,9 +317,9 @@ def _nest(layer: LayerArrays, mapping: Mapping, dtype: jnp.dtype, shape: tuple[i
     """The loop nest of a mapping.
 
     Args:
-        layer: the layer, with an axis of levels.
+        layer: the layer, with a level axis of size 1.
         mapping: the mapping.
-        dtype: of all floats.
+        dtype: float dtype of the result.
         shape: (L, batch).
     """
     temporal = jnp.broadcast_to(jnp.moveaxis(mapping.temporal, 1, 0).astype(dtype), (len(DIMS), *shape))
@@ -387,7 +387,7 @@ def _moves(layer: LayerArrays, nest: _Nest) -> _Moves:
 
 
 def _children(mapping: Mapping, machine: Machine, nest: _Nest, counting: Counting) -> tuple[Children, jax.Array]:
-    """The children of every level, those of the inputs, and hops of a word of each data space `[V, L, ...]`."""
+    """The children of every level, as the inputs group them, and hops per word of each data space, `[V, L, ...]`."""
     shape = nest.temporal.shape[1:]
     order = jnp.moveaxis(mapping.spatial_order, 2, 1)
     fanout = jnp.moveaxis(machine.fanout, 1, 0)
@@ -400,13 +400,13 @@ def _children(mapping: Mapping, machine: Machine, nest: _Nest, counting: Countin
 
 
 def _deliveries(nest: _Nest, moves: _Moves, share: jax.Array, one: jax.Array) -> tuple[Outside, Delivery]:
-    """The walk inwards: what is known outside the MACs, and what every level delivers (sections 3 and 5).
+    """Walks inwards: returns the state outside the MACs, and what every level delivers (sections 3 and 5).
 
     Args:
         nest: the loop nest.
-        moves: of its temporal loops.
+        moves: how its temporal loops move the tiles.
         share: `[L, ...]`, words of the inputs that one child does not get from another.
-        one: 1 for each mapping.
+        one: ones, one for each mapping of the batch.
     """
     levels = nest.temporal.shape[1]
     whole = [jnp.broadcast_to(x[-1], one.shape) for x in nest.size]
@@ -452,17 +452,17 @@ def _with_links(
     exact_share: jax.Array,
     macs: MacTraffic,
 ) -> tuple[Table, jax.Array]:
-    """The table and the words handed on `[L, V]` where links are used (section 6).
+    """The table with links accounted for, and the words handed on `[L, V]` (section 6).
 
-    Neighbours exchange what the next inner level stores, or the MACs have: its reads and fills grow.
+    Neighbours exchange words that the next inner level stores, whose reads and fills grow, or that MACs hold.
 
     Args:
-        table: of the walk outwards.
+        table: result of the walk outwards.
         machine: the machine.
         instances_used: `[L, ...]`, of every level.
-        traffic: of `link_traffic`, in the dtype of the table.
+        traffic: from `link_traffic`, in the dtype of the table.
         exact_share: its `share` before rounding to that dtype.
-        macs: of `mac_traffic`.
+        macs: from `mac_traffic`.
     """
     dtype = table.reads.dtype
     stored = table.tile[:, I] > 0

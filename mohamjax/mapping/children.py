@@ -1,8 +1,8 @@
 """What the children of a level share: equal tiles, multicast groups, wire hops.
 
-Functions take what describes one level: `[D, ...]` loop factors over the D dimensions (`workload.DIMS`), trailing
-axes free (levels, a batch). V data spaces (weights, inputs, outputs). Children are numbered x + y*(children along X),
-the first loop of an axis fastest. "Section" is that of docs/concepts/cost-model.md.
+Functions take arrays that describe one level: `[D, ...]` loop factors over the D dimensions (`workload.DIMS`), with
+free trailing axes (levels, a batch). V data spaces (weights, inputs, outputs). Children are numbered x + y*(children
+along X), the first loop of an axis fastest. "Section" is that of docs/concepts/cost-model.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mohamjax.runtime.platforms import short_scan
 from mohamjax.runtime.struct import record
 
 MAX_CHILDREN = 256
-"""Default room, in children of one level, of the tables from which wires and links are counted."""
+"""Default number of children per level that the tables for wires and links have room for."""
 
 
 def are_relevant(dim, spaces=(W, I, O)):
@@ -30,7 +30,7 @@ def are_relevant(dim, spaces=(W, I, O)):
 
 
 def by_slot(order, values):
-    """Values `[D, ...]` per dimension -> per slot of the loop order, innermost first."""
+    """Rearranges values `[D, ...]` from dimensions to slots of the loop order, innermost first."""
     slots = jnp.broadcast_to(values[0], jnp.broadcast_shapes(values.shape, order.shape))
     for d in ALL[1:]:
         slots = jnp.where(order == d, values[d], slots)
@@ -43,12 +43,12 @@ def product_over(values, dims=ALL):
 
 
 def quotient(a, b):
-    """Whole part of a / b for small whole numbers; half a unit keeps it clear of the rounding."""
+    """Whole part of a / b for small whole numbers; adding 0.5 to a guards against rounding."""
     return jnp.floor((a + 0.5) / b)
 
 
 def exact_divide(a, b):
-    """a / b for a >= 0, correctly rounded: XLA turns a division by a broadcast value into a multiplication."""
+    """a / b for a >= 0, correctly rounded; XLA would turn division by a broadcast value into multiplication."""
     return a / jnp.where(a < 0, 1, b)
 
 
@@ -63,17 +63,17 @@ def lenient_floor(x):
 
 
 def widest(tree):
-    """Floats in the widest type that JAX is set to, the rest as it is: for quotients that become whole numbers.
+    """Casts floats to the widest type that JAX is set to: for quotients that are rounded to whole numbers.
 
-    Timeloop takes such quotients in double precision, and a unit decides where numbers are small. With 64-bit types
-    switched off, as in the search, this changes nothing.
+    Timeloop computes such quotients in double precision, and an error of one matters where numbers are small. With
+    64-bit types switched off, as in the search, this changes nothing.
     """
     wide = jax.dtypes.canonicalize_dtype(jnp.float64)
     return jax.tree.map(lambda x: x.astype(wide) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
 
 
 def _gcd(a, b):
-    """Greatest common divisor of whole numbers held as floats; as many steps as the worst element needs."""
+    """Greatest common divisor of whole numbers held as floats; takes as many steps as the worst element needs."""
 
     def step(pair):
         a, b = pair
@@ -148,12 +148,12 @@ def group_counts(spread, axes):
 
 
 def multicast_classes(spread, axes, most):
-    """Groups of the inputs by size: entry m - 1 counts those of m * (children along K) members.
+    """Groups of the inputs by size: entry m - 1 counts those with m * (children along K) members.
 
     Args:
         spread: `[D, ...]` float, children along each dimension.
         axes: From `windows`.
-        most: Static, largest m. No more children than `most + 1` squared make larger groups.
+        most: Static, largest m. A larger group takes at least `most + 1` squared children.
 
     Returns:
         `[most, ...]` float.
@@ -169,7 +169,7 @@ def multicast_classes(spread, axes, most):
 
 
 def _strides(order, spatial):
-    """How far in the children's numbering one step along each dimension moves: `[2, D, ...]` for X and Y loops."""
+    """Change of a child's number per step along each dimension: `[D, ...]` each for X and Y loops."""
     strides = []
     for axis in range(2):
         rank = [sum(jnp.where(order[axis, j] == d, j, 0) for j in ALL) for d in ALL]
@@ -179,7 +179,7 @@ def _strides(order, spatial):
 
 
 def indices(child, order, spatial):
-    """Index along each dimension of numbered children: list over dimensions of arrays like `child`.
+    """Indices of numbered children along each dimension: a list over dimensions of arrays like `child`.
 
     Where a dimension runs along both axes, its X part is the fast one, since X loops lie inside Y loops.
 
@@ -199,7 +199,7 @@ def indices(child, order, spatial):
 
 
 def group_labels(index, spread, axes):
-    """Number of the group of equal tiles that each child belongs to: `[size, V, ...]`, below the children's number.
+    """Number of the group of equal tiles that each child belongs to: `[size, V, ...]`, below the number of children.
 
     Args:
         index: From `indices`.
@@ -230,17 +230,17 @@ def mesh_shape(spatial, fanout):
 def sorted_groups(label, child, columns, rows):
     """Groups of children by label, with the hops that the words for each take (section 4).
 
-    The words enter at column 0 between the middle rows. A group costs its last column plus, in each column that it
-    has members in, the way up to its first and down to its last row.
+    The words enter at column 0 between the middle rows. A group costs its last column plus, in each column where
+    it has members, the way up to its first and down to its last row.
 
     Args:
-        label: `[size, ...]` float, inf for a child that is not there.
+        label: `[size, ...]` float, inf for a child that does not exist.
         child: `[size, ...]` float, numbers of the children, broadcast against `label`.
         columns: `[...]` float, mesh width.
         rows: `[...]` float, mesh height.
 
     Returns:
-        `(ends, hops)`, `[size, ...]`, sorted by group: whether one ends there, and hops that add up over it.
+        `(ends, hops)`, `[size, ...]` each, sorted by group: whether a group ends there, and parts of the group's hops.
     """
     row = jnp.broadcast_to(quotient(child, columns), label.shape)
     column = child - row * columns
@@ -257,7 +257,7 @@ def sorted_groups(label, child, columns, rows):
 
 
 def _tabled_hops(order, spatial, fanout, axes, size):
-    """Hops summed over groups, from a table over the children: `[V, ...]`; nan where they are more than `size`."""
+    """Hops summed over groups, from a table over the children: `[V, ...]`; nan for more than `size` children."""
     count = product_over(spatial[0]) * product_over(spatial[1])
     child = jnp.arange(size, dtype=spatial.dtype).reshape((size,) + (1,) * (spatial.ndim - 2))
     labels = group_labels(indices(child, order, spatial), spatial[0] * spatial[1], axes)
@@ -271,8 +271,8 @@ def _loops_along(order, spatial):
     """The loops along one axis, innermost first, and how far apart their children stand there.
 
     Returns:
-        (moves `[D, V, ...]` bool, bound `[D, ...]`, stride `[D, ...]`), stacked as a scan takes them: what a scan reads
-        is computed once, while XLA would put the selections of `by_slot` anew into each of its many readers.
+        (moves `[D, V, ...]` bool, bound `[D, ...]`, stride `[D, ...]`), stacked as inputs of a scan, which are computed
+        once; otherwise XLA would repeat the selections of `by_slot` in each of their many readers.
     """
     bounds, stride, strides = by_slot(order, spatial), jnp.ones_like(spatial[0]), []
     for bound in bounds:
@@ -284,8 +284,8 @@ def _loops_along(order, spatial):
 def _ways(reaches, loops, along):
     """Sums of max(0, reach - position) over the positions at which groups of children start: `[V, ...]` each.
 
-    Groups start where the loops that leave the data space in place stand at 0. Written in the mixed radix of the loops,
-    a position below `reach` agrees with it from the outermost loop inwards and then has a smaller digit.
+    Groups start where the loops that do not move the data space have index 0. In the mixed radix of the loops, a
+    position below `reach` has the same digits from the outermost loop inwards, up to a first smaller one.
 
     Args:
         reaches: two of `[...]` float, at most the number of children along the axis.
@@ -330,19 +330,19 @@ def _ways(reaches, loops, along):
 def _chained(spatial, out, tap, axis):
     """The dimension of a pair that runs along X where windows coincide, and how far beyond the middle its groups end.
 
-    Where windows coincide, a group of the inputs is a chain of children (`Windows`). Of n children along one dimension
-    of a pair and m along the other, with steps u and v, chains end at the places that have no next one: all n where the
-    other index is below v, and the last u where it is not.
+    Where windows coincide, a group of the inputs is a chain of children (`Windows`). With n children along one
+    dimension of a pair and m along the other, and chain steps u and v, a chain ends where there is no next place: at
+    all n places where the other index is below v, and at the last u where it is not.
 
     Args:
         spatial: `[D, ...]` float, children along X; at most one dimension of the pair has more than one.
         out: P or Q.
         tap: R or S.
-        axis: windows along that axis of the inputs.
+        axis: the windows along the pair's axis of the inputs.
 
     Returns:
-        `[...]` int32, the dimension, -1 where no windows coincide; and `[...]` float, by how much the mean over its
-        groups of the last child that each reaches along it is beyond the middle of the children.
+        `[...]` int32, the dimension, -1 where no windows coincide; and `[...]` float, how far the last child of a group
+        along it is beyond the middle of the children, on average over the groups.
     """
     along_tap = spatial[tap] > 1
 
@@ -361,20 +361,20 @@ def _product_hops(order, spatial, fanout, axes, shared):
     """Hops summed over groups where child (x, y) stands in column x and row y: `[V, ...]`.
 
     Each group is then a product of a set of columns and a set of rows: loops that move the data space place the
-    group, the others spread it. Windows may coincide between X and Y, not within one of them: a column then still
+    group, the others spread it. Windows may coincide between X and Y, but not within one: a column then still
     holds one run of rows of each of its groups, and a group's last column follows from its chain.
 
     Args:
         order, spatial, fanout, axes: those of `hop_sums`.
-        shared: `[...]` bool, windows coincide.
+        shared: `[...]` bool, whether windows coincide.
     """
     along = [product_over(spatial[axis]) for axis in range(2)]
-    # Up to the first row of a group where that is above the middle; down to the last where that is below, which is
-    # the same sum seen from the other end, since first rows lie symmetric to last rows.
+    # The way up goes to a group's first row if that is above the middle. The way down to the last row is the same sum
+    # seen from the other end, since first and last rows lie symmetrically.
     middle = (jnp.maximum(fanout[1], along[1]) - 1) / 2
     up, down = _ways((middle, along[1] - 1 - middle), _loops_along(order[1], spatial[1]), along[1])
     rows = up + down
-    # The last column of a group: its place by the loops that move it, which counts by its mean, and its spread.
+    # The last column of a group: its place by the loops that move it, on average, plus its spread.
     loops = _loops_along(order[0], spatial[0])
 
     def last(total, loop):
@@ -384,7 +384,7 @@ def _product_hops(order, spatial, fanout, axes, shared):
     column, _ = short_scan(last, jnp.zeros_like(rows), loops)
 
     def beyond_mean():
-        """How much farther than by that mean the chains of the inputs reach, on average: `[...]`."""
+        """How far the chains of the inputs reach beyond that average, on average: `[...]`."""
         chains = [_chained(spatial[0], *pair, axis) for pair, axis in zip(((P, R), (Q, S)), axes, strict=True)]
 
         def chained_loop(total, loop):
@@ -403,9 +403,9 @@ def _product_hops(order, spatial, fanout, axes, shared):
 def _gridded_hops(order, spatial, fanout, side):
     """Hops summed over groups that are products of loops, from a grid of `side` rows and columns: `[V, ...]`.
 
-    The grid must hold the mesh's columns and the rows that the children take. All children of a group are its first
-    one, at which the loops that leave the data space in place stand at 0, shifted by what these loops add, the same
-    for every group: which columns a group reaches follows from that of its first child.
+    The grid must hold the mesh's columns and the rows that the children take. At a group's first child, the loops that
+    do not move the data space have index 0; these loops shift it to the group's other children, by the same amounts in
+    every group. The columns that a group reaches therefore follow from that of its first child.
     """
     along = [product_over(spatial[axis]) for axis in range(2)]
     columns, rows = mesh_shape(spatial, fanout)
@@ -420,7 +420,7 @@ def _gridded_hops(order, spatial, fanout, side):
     slot = jnp.arange(len(bounds)).reshape((-1,) + (1,) * columns.ndim)
 
     def number(state):
-        """Adds what the innermost loop left of each mapping does to the number of a group's first child."""
+        """Adds the part of each mapping's innermost remaining loop to the number of a group's first child."""
         label, left = state
         chosen = left & (slot == jnp.argmax(left, axis=0))
         bound, stride = (jnp.sum(jnp.where(chosen, x, 0), axis=0) for x in (bounds, strides))
@@ -435,7 +435,7 @@ def _gridded_hops(order, spatial, fanout, side):
     index = jnp.arange(side, dtype=jnp.int32)
 
     def first_and_last(last, at):
-        """Which children of a row are the first of their group in their column, and which are not the last."""
+        """Finds the children of a row that are first of their group in their column; those before are not last."""
         here = lax.dynamic_index_in_dim(label, at, 1)
         earlier = (label == here) & (index < at).reshape((1, -1, 1) + (1,) * columns.ndim)
         return last & ~earlier, ~jnp.any(earlier, axis=1)
@@ -444,8 +444,8 @@ def _gridded_hops(order, spatial, fanout, side):
     middle = (rows - 1) / 2
     up = jnp.where(exists & jnp.moveaxis(first, 0, 1), jnp.maximum(middle - row, 0), 0)
     down = jnp.where(exists & last, jnp.maximum(row - middle, 0), 0)
-    # Columns that the group of child 0 reaches; another group reaches the same ones, shifted, those beyond the mesh
-    # from the left again, where they are never the last.
+    # Columns that the group of child 0 reaches. Another group reaches the same ones, shifted; those beyond the mesh
+    # wrap around to the left, where they are never the last.
     reached = jnp.any(label == 0, axis=1)[:, None]
     shift = place.reshape((-1, 1) + (1,) * columns.ndim)
     farthest = jnp.max(jnp.where(reached & (shift + column < columns), column, 0), axis=2)
@@ -458,18 +458,18 @@ def _gridded_hops(order, spatial, fanout, side):
 def hop_sums(order, spatial, fanout, axes, size, grid=True):
     """Hops that one word for every group of equal tiles takes, summed over the groups (section 4).
 
-    In closed form where the mesh is as wide as the level uses (or one row is used) and no windows coincide within X or
-    within Y. Elsewhere one level of each mapping at a time, from a grid of the mesh if no windows coincide at all and
-    it has at most the square root of `size` rows and columns, else from a sorted table over all children, which takes
-    longer.
+    The sum has a closed form where the mesh is as wide as the level uses (or one row is used) and no windows coincide
+    within X or within Y. Elsewhere hops are counted one level of each mapping at a time: from a grid of the mesh if no
+    windows coincide at all and at most the square root of `size` rows and columns are needed, else from a sorted table
+    over all children, which takes longer.
 
     Args:
         order: `[2, D, L, ...]` int32, loop order along X and Y.
         spatial: `[2, D, L, ...]` float, factors along X and Y.
         fanout: `[2, L, ...]` float, children that the level has along X and Y.
         axes: From `windows`, `[L, ...]`.
-        size: Static, children that the table has room for; nan where it is needed and too small. 0 compiles none.
-        grid: Static, compile the grid too; without it the table does its work.
+        size: Static, children that the table has room for; hops are nan where it is too small. 0 compiles no table.
+        grid: Static, whether to compile the grid; without it the table is used in its place.
 
     Returns:
         `[V, L, ...]` float.
@@ -490,7 +490,7 @@ def hop_sums(order, spatial, fanout, axes, size, grid=True):
     index = jnp.arange(levels).reshape((levels,) + (1,) * (pending.ndim - 1))
 
     def level_by_level(hops, pending, count):
-        """Replaces the hops of pending levels by what `count` makes of one level of each mapping."""
+        """Replaces the hops of pending levels by those that `count` finds, one level of each mapping at a time."""
 
         def next_level(state):
             hops, pending = state

@@ -1,7 +1,7 @@
 """The loop-nest cost model: what one layer costs on one machine under one mapping, by Timeloop's rules.
 
 Axes: L levels, innermost first, padded at the outer end; D loop dimensions (`workload.DIMS`); V data spaces
-(weights, inputs, outputs); Q children of a level.
+(weights, inputs, outputs).
 
 Every function is written for one mapping and indexes leading axes only, so that the same code also takes arrays
 with one trailing batch axis (`[L, D, B]`, size 1 where shared), the layout that keeps a batch contiguous and that
@@ -9,8 +9,8 @@ with one trailing batch axis (`[L, D, B]`, size 1 where shared), the layout that
 serves every problem of the same padded shape. Nothing here is jitted; callers jit once, at the top.
 
 The rules are those of Timeloop 3.0.3 for dense tensors and perfect factors (docs/concepts/cost-model.md
-has the sections named below). What is counted is in `mapping.accesses`; here follow cycles, energy, area and whether
-the mapping fits.
+has the sections named below). `mapping.accesses` counts words; this module derives cycles, energy, area and whether the
+mapping fits.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from mohamjax.runtime.blocks import WIDE, in_blocks, in_fitting_blocks
 from mohamjax.runtime.struct import record
 
 BLOCK = 128
-"""Mappings of a block on a processor."""
+"""Mappings per block on a processor."""
 
 _WIDE = 1 << 16
-"""Mappings of a block on an accelerator: an H200 takes a tenth longer for twice as many at a time."""
+"""Mappings per block on an accelerator: with twice as many, an H200 takes a tenth longer."""
 
 REASONS = (
     "valid",
@@ -49,7 +49,7 @@ REASONS = (
     "capacity+y_expansion",
     "own_fanout",
 )
-"""Names of the codes that `validity` returns; a level that fails its capacity and its mesh has a code of both."""
+"""Names of the codes that `validity` returns; a level that fails both its capacity and its mesh has a combined code."""
 
 
 @record
@@ -60,7 +60,7 @@ class CycleCounts:
         total: `[]` float, with every bandwidth limit of the machine.
         onchip: `[]` float, without the limits of the off-chip memory.
         per_level: `[L]` float, the bound that each level sets; 0 for padding.
-        slowdown: `[L]` float in (0, 1], granted over needed bandwidth.
+        slowdown: `[L]` float in (0, 1], ratio of granted to needed bandwidth.
     """
 
     total: jax.Array
@@ -112,7 +112,7 @@ def minimal_hardware(counts: AccessCounts, mapping: Mapping, block_words, granul
 
     Args:
         counts: From `count_accesses`.
-        mapping: Its fanout is the one used.
+        mapping: The mapping that was counted; its fanout is taken from the counts.
         block_words: `[L]` float, words of a row.
         granularity: `[L]` float, rows that a capacity is rounded up to; 0 leaves it as it is.
         capacity_max: `[L]` float, the template's maximum, words; inf stays inf (off-chip memory, padding).
@@ -141,7 +141,7 @@ def cycles(counts: AccessCounts, machine: Machine) -> CycleCounts:
     compute, reads, writes = widest((counts.compute_cycles, counts.reads, counts.fills + counts.updates))
     bandwidth, shared = widest((machine.bandwidth, machine.shared_bandwidth))
     slowdown = jnp.ones_like(reads[:, W])
-    # Per data space divided first, then added in this order: what double precision makes of it decides the ceil.
+    # Divide per data space first, then add in this order: rounding in double precision decides the ceil.
     shares = [exact_divide(words, compute) for words in (reads, writes)]
     read, write = (share[:, W] + share[:, I] + share[:, O] for share in shares)
     ports = [(read, bandwidth[:, 0]), (write, bandwidth[:, 1])]
@@ -233,7 +233,7 @@ def validity(counts: AccessCounts, mapping: Mapping, machine: Machine, *, own_fa
 
 
 def offchip_bytes(counts: AccessCounts, machine: Machine):
-    """Bytes that the off-chip memory reads and is sent, all data spaces, `[]`: (reads + updates) * word bits / 8."""
+    """Bytes read from and sent to the off-chip memory, all data spaces, `[]`: (reads + updates) * word bits / 8."""
     words = jnp.sum(counts.reads + counts.updates, axis=1)
     return jnp.sum(jnp.where(outermost(machine), words * machine.word_bits / 8, 0), axis=0)
 
@@ -241,7 +241,7 @@ def offchip_bytes(counts: AccessCounts, machine: Machine):
 def plausible(layer: LayerArrays, counts: AccessCounts, cycles: CycleCounts, machine: Machine):
     """Two checks that every reported result of a valid mapping must pass: `[]` bool.
 
-    The MACs counted are those of the layer, and no more run per cycle than there are.
+    The counted MACs are those of the layer, and no more run per cycle than the machine has.
     """
     macs = product_over(layer.bounds.astype(counts.macs.dtype))
     most = cycles.total * machine.mac_instances
@@ -252,15 +252,14 @@ def plausible(layer: LayerArrays, counts: AccessCounts, cycles: CycleCounts, mac
 def map_blocks(function, arrays, shared=(), *, block_size: int | None = None, wide: int = WIDE):
     """Apply a function of this module's layout to a batch, in blocks that suit the platform.
 
-    On a processor a block stays in its cache; an accelerator takes as many rows at once as fill it, so many that the
-    memory bounds them.
+    On a processor a block stays in the cache. On an accelerator it fills the device, within the limit of its memory.
 
     Args:
         function: `function(arrays, shared)`, indexing leading axes only; it sees the batch as the last axis.
         arrays: Pytree whose leaves have a leading batch axis N.
-        shared: Pytree whose leaves have none; the function sees them with a last axis of size 1.
-        block_size: Static. Mappings per block at most; default 128 on a processor and `wide` elsewhere.
-        wide: Static. Mappings of a block on an accelerator.
+        shared: Pytree whose leaves have no batch axis; the function sees them with a last axis of size 1.
+        block_size: Static. Most mappings per block; default 128 on a processor and `wide` elsewhere.
+        wide: Static. Most mappings per block on an accelerator.
 
     Returns:
         The function's pytree with a leading batch axis N.
@@ -295,13 +294,13 @@ def evaluate_batch(
         machines: One machine, or a leading batch axis N on every leaf.
         counting: What is counted; the faster way for wires on wide meshes (`grid`) is compiled in any case.
         own_fanout: Each level must stay within its own fanout, see `validity`.
-        block_size: Mappings per block at most, see `map_blocks`; on an accelerator 2^16 by default, 2^10 with links.
+        block_size: Most mappings per block, see `map_blocks`; on an accelerator 2^16 by default, 2^10 with links.
 
     Returns:
         `Evaluation` with a leading batch axis N.
 
     Raises:
-        ValueError: a shape or dtype is none that the model reads, at trace time.
+        ValueError: a shape or dtype is wrong, at trace time.
     """
     if len(leading_axes(layers, mappings, np.shape(machines.keep)[-2:])) != 1:
         raise ValueError(f"mappings: expected one leading axis, got temporal factors {np.shape(mappings.temporal)}")
@@ -326,6 +325,6 @@ def evaluate_batch(
             plausible=plausible(layer, counts, time, machine),
         )
 
-    # With links every mapping has a table of pairs of children.
+    # With links every mapping needs a table of pairs of children.
     wide = _WIDE >> 6 if counting.links else _WIDE
     return map_blocks(evaluate, arrays, shared, block_size=block_size, wide=wide)

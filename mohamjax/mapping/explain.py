@@ -1,4 +1,4 @@
-"""Why a mapping costs what it costs, or does not fit: a table as a simulator prints it, as data and as text."""
+"""Explains why a mapping costs what it costs, or does not fit: a simulator's table, as data and as text."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Rejection(TypedDict):
 
 
 def whole(value: SupportsFloat) -> int | float:
-    """A number as Python writes it best: an int where it is whole."""
+    """A number as an int where it is whole, else as a float."""
     number = float(value)
     return int(number) if math.isfinite(number) and number == int(number) else number
 
@@ -133,13 +133,13 @@ def explain_evaluation(
         mac_name: name of the MAC array.
 
     Returns:
-        JSON-able: `valid`; `reject` (level and reason) of an invalid mapping; of a valid one `cycles`,
+        JSON-able data with `valid`. An invalid mapping also has `reject` (level and reason). A valid one has `cycles`,
         `compute_cycles`, `limited_by` (the level that sets the cycles, or the MACs), `energy_pJ`, `macs`,
-        `macs_per_cycle`, `macs_present`, `mac_energy_pJ` and `levels`, innermost first, each with its `cycles`,
+        `macs_per_cycle`, `macs_present`, `mac_energy_pJ` and `levels`, innermost first. Each level has its `cycles`,
         `instances`, `capacity` and `capacity_used` (words), needed and granted bandwidth (words per cycle and
-        instance, read and write; None where unlimited), `shared_bandwidth` of one port for both,
-        `network_energy_pJ` and, per data space, `tile`, `reads`,
-        `fills`, `updates` (words per instance) and `energy_pJ` (all instances).
+        instance, read and write; None where unlimited), `shared_bandwidth` of one port for both directions,
+        `network_energy_pJ` and, per data space, `tile`, `reads`, `fills`, `updates` (words per instance) and
+        `energy_pJ` (all instances).
     """
     failed = rejection(result, machine, level_names, mac_name)
     if failed is not None:
@@ -218,7 +218,7 @@ def explain(
         level_names: names of the levels that exist, innermost first; numbered by default.
         mac_name: name of the MAC array.
         links: count link transfers.
-        max_children: room of the tables over children, see `Counting`.
+        max_children: children that the tables have room for, see `Counting`.
     """
     levels = int(np.sum(np.asarray(machine.level_mask)))
     names = [f"level {i}" for i in range(levels)] if level_names is None else list(level_names)

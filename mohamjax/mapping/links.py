@@ -1,13 +1,13 @@
 """Link transfers: words that children hand to a neighbour instead of fetching them again (section 6).
 
-A step of the loops above a level moves every child's tile by the same vector T. A child whose neighbour on the mesh
-stood, one delivery earlier, where the child stands now takes its words from there, provided that both deliveries had
-the same shape. Timeloop judges per kind of step and uses links only where they leave fewer groups to be served.
+A step of the loops above a level moves every child's tile by the same vector T. If a neighbour on the mesh held, one
+delivery earlier, the tile that a child needs now, the child takes its words from there, provided that both deliveries
+had the same shape. Timeloop decides per kind of step and uses links only where they leave fewer groups to be served.
 
-Between storage levels only inputs are handed on: a step along any other axis moves a tile farther than its neighbours
-stand, and a step that moves nothing brings no words. A MAC, child of level 0, takes one word of each data space in
-every step, and gets the one that it has again if the step moves nothing: weights and outputs too are then handed on
-between neighbours that share them.
+Between storage levels only inputs are handed on: a step along an axis without windows moves a tile beyond those of its
+neighbours, and a step that moves nothing brings no words. A MAC, as a child of level 0, takes one word of each data
+space in every step, and the same word again if the step moves nothing: neighbours that share weights or outputs then
+hand these on as well.
 
 Axes: D dimensions, L levels, a free batch axis; `size` children. "Section" is that of docs/concepts/cost-model.md.
 """
@@ -39,11 +39,11 @@ from mohamjax.runtime.struct import record
 
 @record
 class InputTraffic:
-    """What one level sends of the inputs, in place of (words delivered) * (groups).
+    """Input words that one level sends, in place of (words delivered) * (groups).
 
     Attributes:
         ingress: `[L, ...]` float, words that enter the network below the level.
-        weighted: `[L, ...]` float, sum over those words of the children that each reaches.
+        weighted: `[L, ...]` float, sum over those words of the number of children that each reaches.
         share: `[L, ...]` float, words that one child gets from the level.
         hops: `[L, ...]` float, sum over the words of the hops they take.
         link_transfers: `[L, ...]` float, words handed from child to child.
@@ -58,7 +58,7 @@ class InputTraffic:
 
 @record
 class MacTraffic:
-    """What the innermost level sends of weights and outputs to the MACs, in that order.
+    """Words of weights and outputs, in that order, that the innermost level sends to the MACs.
 
     Attributes:
         ingress: `[2, ...]` float, words that enter the network below the level.
@@ -76,8 +76,8 @@ class MacTraffic:
 class Children(NamedTuple):
     """How the children of every level are laid out, and what they share.
 
-    The inputs alone have a group count and hops per level; for the MACs both are stacked, `[2, ...]`, for weights and
-    outputs, and the other arrays have no L axis.
+    `groups` and `hops` are those of the inputs. For the MACs they are stacked for weights and outputs, `[2, ...]`, and
+    the other arrays have no L axis.
     """
 
     order: jax.Array  # [2, D, L, ...] i32, loop order along X and Y
@@ -107,8 +107,8 @@ def base_classes(spread, axes, size):
 def ordered_share(members, words, children):
     """Words that one child gets: sum over classes of words * members / children, added in the order given.
 
-    Timeloop divides each term in double precision and adds them up before it takes the whole part, so that a sum that
-    should be whole can come out just below: the order matters.
+    Timeloop divides each term in double precision and adds the terms up before it takes the whole part. A sum that
+    should be whole can come out just below, so the order matters.
     """
     terms = exact_divide(words * members, children)
     total = jnp.zeros_like(terms[0])
@@ -120,8 +120,8 @@ def ordered_share(members, words, children):
 def input_share(delivered, spread, axes, size):
     """Words of the inputs that one child gets from its parent, `[L, ...]`: those delivered, in exact arithmetic.
 
-    With 64-bit types Timeloop's own rounding is followed where windows coincide, see `ordered_share`, unless the
-    tables have no room.
+    With 64-bit types this follows Timeloop's own rounding where windows coincide (`ordered_share`), unless the tables
+    have no room.
 
     Args:
         delivered: `[L, ...]` float, words delivered to one child.
@@ -144,7 +144,7 @@ def input_share(delivered, spread, axes, size):
 
 
 def _steps(loops, h, w, rest):
-    """Per loop of the nest, innermost first, what one of its steps does at each level.
+    """What one step of each loop of the nest, innermost first, does at each level.
 
     Below level 0 every step brings one word.
 
@@ -188,10 +188,10 @@ def _steps(loops, h, w, rest):
 
 
 def _weights(steps, first_cost, full):
-    """How often each kind of step comes, `[loops, L, ...]`: at all, out of reach of links, and open to links.
+    """How often each kind of step occurs, `[loops, L, ...]`: in all, out of reach of links, and open to links.
 
     A step may use links if the step before it brought words of the same shape. Steps of the innermost loop follow the
-    first delivery or a step of another loop, steps of the others follow one of the innermost.
+    first delivery or a step of another loop; steps of the others follow one of the innermost.
     """
     bound = jnp.where(steps["active"], steps["bound"], 1)
     outside = jnp.concatenate([jnp.cumprod(bound[::-1], axis=0)[::-1][1:], jnp.ones_like(bound[:1])])
@@ -238,9 +238,9 @@ def _beside(child, columns, used):
 
 
 def _neighbours(child, order, spatial, axes, columns, used):
-    """Of each child's four neighbours: (whether it is there and may hold the same inputs, its offset less the child's).
+    """For each child's four neighbours: (whether it exists and may hold the same inputs, its offset minus the child's).
 
-    They may where they stand at one place along the axes that do not slide.
+    It may hold them if both have the same place along the axes that do not slide.
     """
     others, there = _beside(child, columns, used)
     own, far = (_offsets(x, order, spatial, axes) for x in (child, others))
@@ -248,7 +248,7 @@ def _neighbours(child, order, spatial, axes, columns, used):
 
 
 def _run_lengths(ends, position):
-    """Lengths of the runs that end where `ends` holds, elsewhere anything: distance from the end before."""
+    """Lengths of the runs that end where `ends` holds: distances from the end before. Meaningless elsewhere."""
     last = lax.cummax(jnp.where(ends, position, -1), axis=0)
     return position - jnp.concatenate([jnp.full_like(last[:1], -1), last[:-1]])
 
@@ -264,7 +264,7 @@ def _classes(ends, child, most):
 
 
 def _merged_share(members, groups, words, children):
-    """As `ordered_share` over unsorted classes `[entries, ...]`, those of equal size and number taken together."""
+    """`ordered_share` over unsorted classes `[entries, ...]`, after merging those of equal size and number."""
     there = words > 0
     key = jnp.where(there, members, jnp.inf)
     members, groups, words = lax.sort((key, groups, jnp.where(there, words, 0)), dimension=0, num_keys=2)
@@ -290,12 +290,12 @@ def link_traffic(loops, window, children: Children, delivered: jax.Array, size: 
     Args:
         loops: (bound, shift, axis) of each slot, `[D, L, ...]`.
         window: `[L, ...]` each, extents of a child's tile along the two sliding axes and the product of the others.
-        children: of every level; a group are those of equal tiles.
-        delivered: `[L, ...]` float, words delivered to one child; at level 0 anything.
+        children: of every level; those with equal tiles form a group.
+        delivered: `[L, ...]` float, words delivered to one child; not read at level 0.
         size: Static, children that the tables have room for.
 
     Returns:
-        `InputTraffic`; nan where links are possible and the children are more than `size`.
+        `InputTraffic`; nan where links are possible and there are more than `size` children.
     """
     order, spatial, fanout, axes, groups, hops = children
     spread = spatial[0] * spatial[1]
@@ -304,7 +304,7 @@ def link_traffic(loops, window, children: Children, delivered: jax.Array, size: 
     steps, first_cost = _steps(loops, *window)
     weight, closed, linkable = _weights(steps, first_cost, full)
     linkable = jnp.where(_in_reach(steps, axes, used, groups), linkable, 0)
-    # One word per step.
+    # At level 0, one word per step.
     delivered = jnp.concatenate([jnp.prod(loops[0], axis=(0, 1))[None], delivered[1:]])
     members, classes = base_classes(spread, axes, size)
 
@@ -326,7 +326,7 @@ def link_traffic(loops, window, children: Children, delivered: jax.Array, size: 
         most = int((2 * size) ** 0.5) + 1
 
         def regroup(motion):
-            """What the level still serves when the children that links reach are taken out."""
+            """What the level still serves without the children that links reach."""
             linked = exists & jnp.any(there & (apart[0] == motion[0]) & (apart[1] == motion[1]), axis=0)
             ends, group_hops = sorted_groups(jnp.where(exists & ~linked, label, jnp.inf), child, columns, rows)
             members, classes = _classes(ends, child, most)
@@ -378,8 +378,8 @@ def link_traffic(loops, window, children: Children, delivered: jax.Array, size: 
 def mac_traffic(steps: MacSteps, macs: Children, size: int) -> MacTraffic:
     """Traffic of weights and outputs between the innermost level and the MACs with link transfers (section 6).
 
-    A step that moves one of them brings words that no MAC had: only the innermost loops that leave it in place can use
-    links. All their steps are alike.
+    A step that moves a data space brings words that no MAC had, so only the innermost loops that leave it in place can
+    use links. All their steps are alike.
 
     Args:
         steps: of the whole nest.
@@ -387,7 +387,7 @@ def mac_traffic(steps: MacSteps, macs: Children, size: int) -> MacTraffic:
         size: Static, MACs that the tables have room for.
 
     Returns:
-        `MacTraffic`; nan where links are possible and the MACs are more than `size`.
+        `MacTraffic`; nan where links are possible and there are more than `size` MACs.
     """
     relevant, irrelevant, repeats = steps
     order, spatial, fanout, axes, groups, hops = macs

@@ -1,4 +1,4 @@
-"""Many given loop nests at once: which of them lie in their map spaces."""
+"""Tests which of many given loop nests lie in their map spaces."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import MapSpace, keeps_as_allowed, prescribed_places, stack_spaces
 from mohamjax.runtime.struct import take
 
-BLOCK = 4096  # nests at once, of some ten kilobytes each
+BLOCK = 4096  # nests tested at once; each takes about ten kilobytes
 
 
 def lie_in(
     nests: Mapping, spaces: Sequence[MapSpace], which: np.ndarray, padded: np.ndarray | None = None
 ) -> np.ndarray:
-    """Which loop nests keep the bounds, the constraints, the fanouts and the capacities of their problems.
+    """Which loop nests respect the bounds, constraints, fanouts and capacities of their problems.
 
-    The conditions are those of `encode`, which says of a single nest what is wrong with it. On the host.
+    The conditions are those of `encode`, which also tells what is wrong with a nest. On the host.
 
     Args:
         nests: leading axis `[n]`, padded to the levels of the spaces.
-        spaces: problems of equal padding, one at least.
+        spaces: map spaces of the problems, equally padded; at least one.
         which: `[n]` int, the problem of each nest.
-        padded: `[n, D]` int, bounds beyond the layer's that a nest is said to cover; those it may cover too. 1: none.
+        padded: `[n, D]` int, larger bounds that a nest states, which it may cover as well; 1 where it states none.
 
     Returns:
         `[n]` bool.
@@ -66,12 +66,12 @@ def _each(nests: Mapping, own: MapSpace, padded: np.ndarray) -> np.ndarray:
 
 
 def ordered(order: np.ndarray, loops: np.ndarray, named: np.ndarray) -> np.ndarray:
-    """Whether the loops above 1 stand as the template prescribes: those it names first, as it names them; `[n]` bool.
+    """Whether loops of bound above 1 follow the prescribed order, with the prescribed ones innermost; `[n]` bool.
 
     Args:
         order: `[n, L, D]`, permutations.
-        loops: `[n, L, D]` bool, by dimension, the loop is above 1.
-        named: `[n, L, D]`, dimensions innermost first, -1 where free.
+        loops: `[n, L, D]` bool, by dimension, whether the loop's bound is above 1.
+        named: `[n, L, D]`, prescribed dimensions, innermost first; -1 where free.
     """
     dims = named.shape[-1]
     order = np.clip(order, 0, dims - 1)

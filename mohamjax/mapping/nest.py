@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mohamjax.workload import WorkloadShape
 
 Array = jax.Array | np.ndarray
-"""What a field may hold: on the host NumPy, else JAX."""
+"""An array field: NumPy on the host, else JAX."""
 
 
 @record
@@ -39,10 +39,10 @@ class LayerArrays:
 
 @record
 class Mapping:
-    """A loop nest. The product over all levels of a dimension's factors is its bound, or a padded, larger one.
+    """A loop nest. A dimension's factors, over all levels, multiply to its bound or to a larger, padded one.
 
     The spatial loops of a level run over its children and lie inside its temporal loops; all X loops lie inside
-    all Y loops. A padded level holds factors 1.
+    all Y loops. The factors of a padded level are 1.
 
     Attributes:
         temporal: `[L, D]` int32, temporal factors.
@@ -60,15 +60,15 @@ class Mapping:
 
 
 def leading_axes(layer: LayerArrays, mapping: Mapping, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Axes of mappings before those of a loop nest, once all arrays have the shapes and dtypes that the model reads.
+    """Checks shapes and dtypes of a layer and its mappings; returns the leading axes of the mappings.
 
     Args:
-        layer: without a leading axis, or with those of the mappings.
+        layer: no leading axis, or those of the mappings.
         mapping: all fields have the same leading axes.
-        kept: [L, V], levels and data spaces of the machine.
+        kept: (L, V), numbers of levels and data spaces of the machine.
 
     Raises:
-        ValueError: a shape or dtype is another one; under `jit` at trace time.
+        ValueError: a shape or dtype is wrong; under `jit` at trace time.
     """
     dims = len(DIMS)
     lead, own = np.shape(mapping.temporal)[:-2], np.shape(layer.bounds)[:-1]
@@ -94,31 +94,31 @@ def covered(mapping: Mapping) -> np.ndarray:
 
 
 def padded(mapping: Mapping, bounds: np.ndarray) -> np.ndarray:
-    """Bounds that mappings cover where they are not the layer's, `[..., D]` int64; 1 where they are. On the host.
+    """Padded bounds that mappings cover, `[..., D]` int64; 1 where they cover the layer's own. On the host.
 
     Args:
         mapping: leading axes `[...]`.
-        bounds: `[..., D]` int, of the layer of each.
+        bounds: `[..., D]` int, loop bounds of each mapping's layer.
     """
     cover = covered(mapping)
     return np.where(cover == bounds, 1, cover)
 
 
 def padded_shape(shape: WorkloadShape, mapping: Mapping) -> WorkloadShape:
-    """A layer's shape with the bounds that one mapping of it covers: the problem that the mapping does whole."""
+    """A layer's shape with the bounds that one mapping of it covers: the problem that the mapping computes."""
     return dataclasses.replace(shape, **dict(zip(DIMS, covered(mapping).tolist(), strict=True)))
 
 
 def padded_names(row: np.ndarray) -> dict[str, int]:
-    """One row of `padded` by the letters of the dimensions, those that are padded."""
+    """The padded bounds in one row of `padded`, by the letters of their dimensions."""
     return {DIMS[d]: int(bound) for d, bound in enumerate(row) if bound > 1}
 
 
 def pad_mapping(mapping: Mapping, levels: int) -> Mapping:
-    """A loop nest, of NumPy arrays without a batch axis, with loops of bound 1 behind its outermost level.
+    """A loop nest, padded with levels of loops of bound 1 outside its outermost level.
 
     Args:
-        mapping: At most `levels` levels.
+        mapping: NumPy arrays without a batch axis, of at most `levels` levels.
         levels: L of the result.
     """
     missing = levels - len(mapping.keep)

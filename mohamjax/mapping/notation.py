@@ -2,7 +2,7 @@
 
 The dict form is that of the reference samples: levels innermost first, each with `name`, `keep` (one flag per data
 space), `temporal.factors` (missing = 1), `temporal.perm` (dimensions innermost first) and `spatial.X`, `spatial.Y`
-(lists of [dimension, factor], innermost first). A nest that covers larger bounds than its layer has names them under
+(lists of [dimension, factor], innermost first). A nest that covers larger bounds than its layer's lists them under
 `padded`.
 """
 
@@ -57,11 +57,11 @@ def mapping_to_dict(mapping: Mapping, level_names: Sequence[str], bounds: Sequen
     Args:
         mapping: arrays without batch axes, padded to at least `len(level_names)` levels.
         level_names: names of the levels that exist, innermost first.
-        bounds: of the layer; where the mapping covers larger ones, these are named.
+        bounds: the layer's; if given, larger ones that the mapping covers are listed.
 
     Returns:
-        `{"levels": [...]}`, with `padded` before where there are such bounds; factors of 1 are left out, `perm` names
-        all dimensions.
+        `{"levels": [...]}`, preceded by `padded` if there are such bounds; factors of 1 are left out, `perm` names all
+        dimensions.
     """
     own = None if bounds is None else np.asarray(bounds)[None]
     (row,) = mappings_to_dicts(jax.tree.map(lambda leaf: np.asarray(leaf)[None], mapping), [level_names], own)
@@ -71,7 +71,7 @@ def mapping_to_dict(mapping: Mapping, level_names: Sequence[str], bounds: Sequen
 def mappings_to_dicts(
     mappings: Mapping, level_names: Sequence[Sequence[str]], bounds: np.ndarray | None = None
 ) -> list[NestData]:
-    """Many mappings `[n, ...]` as `mapping_to_dict` writes one, each with its names of levels and bounds `[n, D]`."""
+    """`mapping_to_dict` for many mappings `[n, ...]`, each with its own level names and bounds `[n, D]`."""
     fields = [np.asarray(leaf).tolist() for leaf in (mappings.temporal, mappings.order, mappings.spatial)]
     fields += [np.asarray(mappings.spatial_order).tolist(), np.asarray(mappings.keep).astype(int).tolist()]
 
@@ -163,8 +163,8 @@ WrittenNestForm = as_written(
         )
     ],
 )
-"""A loop nest as we write it. Any text may be the order of its loops: `mappings_of` looks at the letters, a pattern
-would take as long as all the rest."""
+"""A loop nest as this package writes it. Any text may stand for the order of its loops: `mappings_of` checks the
+letters, and a pattern would take as long to check as all the rest."""
 
 
 def mapping_from_dict(
@@ -183,7 +183,7 @@ def mapping_from_dict(
         level_names: names of the machine's levels, innermost first.
         default_keep: flags per level where the data give none.
         levels: padded number of levels; default as many as there are.
-        file: where it comes from, for complaints.
+        file: where the data come from, for error messages.
         item: what to call the mapping in errors.
 
     Returns:
@@ -228,8 +228,8 @@ def mappings_of(
         levels: padded number of levels; default as many as there are.
 
     Returns:
-        NumPy arrays in a `Mapping`, leading axis `[n]`, and `[n]` bool, which of them are sound: what `mapping_of`
-        refuses is not, and its arrays mean nothing.
+        NumPy arrays in a `Mapping`, leading axis `[n]`, and `[n]` bool, which of them are sound. Those that
+        `mapping_of` refuses are not, and their arrays mean nothing.
     """
     count, dims = len(level_names), len(DIMS)
     total = count if levels is None else levels
@@ -261,7 +261,7 @@ def mappings_of(
     keep = np.fromiter(itertools.chain.from_iterable(flags), bool, len(rows) * len(DATA_SPACES))
 
     def filled(own: np.ndarray, filler: np.ndarray) -> np.ndarray:
-        """`[..., n, total, k]` of the rows of the nests that have all levels, `[..., rows, k]`."""
+        """Spreads the rows `[..., rows, k]` of nests that have all levels over `[..., n, total, k]`."""
         out = np.empty((*own.shape[:-2], len(forms), total, own.shape[-1]), own.dtype)
         out[...] = filler
         out[..., whole, :count, :] = own.reshape(*own.shape[:-2], *shape, own.shape[-1])
@@ -281,7 +281,7 @@ def mappings_of(
 
 
 def padded_of(forms: Sequence[NestForm]) -> np.ndarray:
-    """Bounds beyond the layer's that loop nests name, `[n, D]` int; 1 where they name none."""
+    """Padded bounds that loop nests state, `[n, D]` int; 1 where they state none."""
     values = itertools.chain.from_iterable(msgspec.structs.astuple(form.padded) for form in forms)
     return np.fromiter(values, int, len(forms) * len(DIMS)).reshape(-1, len(DIMS))
 
@@ -291,12 +291,12 @@ _PLACES[[ord(letter) for letter in DIMS]] = np.arange(len(DIMS))
 
 
 def _dims(letters: str) -> np.ndarray:
-    """Indices of the dimensions that letters name, `[n]` int; their number where one names none."""
+    """Indices of the dimensions that letters name, `[n]` int; D for a letter that names none."""
     return _PLACES[np.frombuffer(letters.encode("ascii", "replace"), np.uint8)]
 
 
 def _permutations(letters: str, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Dimension indices in the order of letters, the missing ones after them.
+    """Dimension indices in the order of letters, missing dimensions last.
 
     Args:
         letters: those of all rows, one after another.
@@ -308,7 +308,7 @@ def _permutations(letters: str, lengths: Sequence[int]) -> tuple[np.ndarray, np.
     number, dims = np.asarray(lengths, int), len(DIMS)
     row = np.repeat(np.arange(len(number)), number)
     place = np.arange(len(letters)) - np.repeat(np.cumsum(number) - number, number)
-    at = np.tile(np.arange(dims, 2 * dims + 1), (len(number), 1))  # the last column takes what is no dimension
+    at = np.tile(np.arange(dims, 2 * dims + 1), (len(number), 1))  # the last column takes letters of no dimension
     at[row, _dims(letters)] = place
     at = at[:, :dims]
     order = np.tile(np.arange(dims, dtype=np.int32), (len(number), 1))
@@ -317,7 +317,7 @@ def _permutations(letters: str, lengths: Sequence[int]) -> tuple[np.ndarray, np.
 
 
 def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) -> InputError:
-    """What is wrong with a form that `mappings_of` finds not sound, level by level."""
+    """The first fault, level by level, of a form that `mappings_of` finds unsound."""
     rows = form.levels
     if len(rows) != len(level_names):
         return InputError(

@@ -1,4 +1,4 @@
-"""Costs of loop nests, each on the hardware that it needs itself: the loop-nest model as `mj.evaluate_mappings`."""
+"""Costs of loop nests, each on its own minimal hardware: the loop-nest model behind `mj.evaluate_mappings`."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class MappingCosts(Rows):
     """Costs of mappings, each on its own minimal hardware; leaves have the leading axes of the mappings.
 
     Attributes:
-        valid: `[]` bool, the factors multiply to the layer's bounds, or to padded ones, and all fits the template's
-            largest sizes.
-        padded: `[]` bool, they multiply to padded bounds, up to a third above the layer's (`mapping.padding`): all the
-            work of the larger problem is counted.
+        valid: `[]` bool, whether the factors multiply to the layer's bounds or to padded ones, and the mapping fits the
+            template's largest sizes.
+        padded: `[]` bool, whether they multiply to padded bounds, up to a third above the layer's (`mapping.padding`);
+            all the work of the larger problem is then counted.
         objectives: `[3]` float, latency [cycles, no off-chip limit], energy [pJ], area [um^2]; +inf where not valid.
         cycles: `[]` float, with the limits of the template's own off-chip memory.
         offchip_bytes: `[]` float, read from and written to the off-chip level.
-        capacity: `[V]` float, words per instance of the minimal hardware; inf where unlimited.
-        fanout: `[V, 2]` float, its fanout.
-        reason: `[]` int32, 0, or why the template is too small, an index into `mapping.REASONS`; -1 where the factors
-            multiply to neither, -2 to -4 where the arrays are no loop nest. `mapping.told_reason` makes a sentence of
-            it.
+        capacity: `[L]` float, words per instance of each level of the minimal hardware; inf where unlimited.
+        fanout: `[L, 2]` float, children along X and Y of each level.
+        reason: `[]` int32, 0, or the index into `mapping.REASONS` of why the template is too small; -1 where the
+            factors multiply to neither, -2 to -4 where the arrays are no loop nest. `mapping.told_reason` turns it into
+            a sentence.
     """
 
     valid: jax.Array
@@ -86,7 +86,7 @@ _UNFIT = {
     -3: "the order of a level's loops is no permutation of the dimensions",
     -4: "a level that the template does not have has loops",
 }
-"""What is told of nests before any template is looked at."""
+"""Messages for nests that do not fit the layer or the levels, by the codes of `_unfit`."""
 
 
 def told_reason(reason: int | ArrayLike) -> str:
@@ -108,16 +108,16 @@ def told_reason(reason: int | ArrayLike) -> str:
 
 
 def _unfit(layer: LayerArrays, nests: Mapping, level_mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Which nests do not fit the layer, a code of `_UNFIT` or 0, and which cover a padded bound, `[B]`; batch last.
+    """Codes of `_UNFIT` of nests that do not fit the layer, else 0; and which nests cover a padded bound. `[B]` each.
 
-    The mapper's own nests are sound by construction, so that `evaluate_batch` need not look.
+    The batch is the last axis. The mapper's own nests are sound by construction, so `evaluate_batch` does not check.
     """
     factors = jnp.prod(nests.temporal, axis=0) * jnp.prod(nests.spatial, axis=(0, 1))
-    # Integers wrap around beyond 2^31, where a product could come out as a bound by chance; this one does not.
+    # Integer products wrap around beyond 2^31 and could equal a bound by chance; the product in float cannot.
     size = jnp.prod(nests.temporal.astype(float), axis=0) * jnp.prod(nests.spatial.astype(float), axis=(0, 1))
     bounds = jnp.asarray(layer.bounds)[:, None]
     whole = (factors >= bounds) & (factors <= bounds * MOST_PADDED) & (size <= bounds * (MOST_PADDED + 0.01))
-    nested = jnp.concatenate([nests.temporal[None], nests.spatial])  # [3, V, D, B]
+    nested = jnp.concatenate([nests.temporal[None], nests.spatial])  # [3, L, D, B]
     orders = jnp.concatenate([nests.order[None], nests.spatial_order])
     # D powers of two below 2^D add up to 2^D - 1 only if each is there once.
     dims = orders.shape[2]
@@ -140,17 +140,17 @@ def evaluate_mappings(
 ) -> MappingCosts:
     """Costs of loop nests of one layer on one template: the loop-nest model, jitted.
 
-    Composes with `jit` and `vmap`, over a technology as well. Compiles once per shapes, `max_children` and
-    `block_size`, whatever the layer and the template. The template's dataflow constraints are not looked at.
+    Composes with `jit` and `vmap`, also over a technology. Compiles once per combination of shapes, `max_children` and
+    `block_size`, for any layer and template. The template's dataflow constraints are not checked.
 
     Args:
         mappings: one loop nest, or many with a leading axis `[B]`, e.g. `tables.mapping[u, t]`.
         layer: the layer, its shape, or its arrays.
         template: name, file, `Template`, or arrays of one template; levels may be padded.
         technology: energy and area tables, or a name or file; default the packaged ones.
-        max_children: static, children per level that the tables for wires have room for: 0 compiles a third faster, for
-            mappings that never run P along a level's children together with R, or Q with S; default what concrete
-            mappings need, and the most where they are traced.
+        max_children: static, children per level that the tables for wires have room for. 0 compiles a third faster and
+            suits mappings that never run P along a level's children together with R, or Q with S. By default what
+            concrete mappings need, and `MAX_CHILDREN` where they are traced.
         block_size: static, mappings evaluated at once.
 
     Returns:
@@ -207,7 +207,7 @@ def evaluate_mappings(
     dtype = arrays.machine.capacity.dtype
     technology = cast(technology, dtype)
     rows = mappings if lead else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
-    if lead == (0,):  # what is computed for a row that is not there is dropped again
+    if lead == (0,):  # one row is computed and dropped again
         rows = jax.tree.map(lambda leaf: jnp.ones((1, *leaf.shape[1:]), leaf.dtype), rows)
         return take(_costs(rows, layer, arrays, technology, max_children=0, block_size=block_size), slice(0))
     costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)

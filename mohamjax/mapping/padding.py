@@ -1,8 +1,8 @@
-"""Padded loop bounds: which larger bounds of a layer a mapping may cover instead of its own.
+"""Padded loop bounds: the larger bounds that a mapping may cover instead of its layer's own.
 
-Factors have to divide their bound, so that a prime bound runs on one child of an array and fills no buffer well. A
-mapping may round a bound up and do all the work of the larger problem: 197 tokens as 208 run on 16 children in 13
-steps, in place of 197. Chosen are a few bounds per dimension that suit the fanouts and the buffers of the template.
+Factors have to divide their bound, so a prime bound runs on one child of an array and fills no buffer well. A mapping
+may round a bound up and do all the work of the larger problem: 197 tokens, padded to 208, take 13 steps on 16 children
+instead of 197. Each dimension has a few bounds to choose from, which suit the template's fanouts and buffers.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from mohamjax.hardware.arrays import Machine
 from mohamjax.mapping.space import Constraints, prime_factors
 
 ALTERNATIVES = 4
-"""Bounds per dimension that a mapping may choose from, its own among them."""
+"""Most bounds per dimension that a mapping may choose from, the layer's own included."""
 
 _WORTH = math.log2(1.05)
-"""Least gain, over all uses of a dimension, for which a larger bound is offered: 5 % fewer steps in one of them."""
+"""Least gain, summed over all uses of a dimension, that a larger bound must bring: 5 % fewer steps in one use."""
 
 MOST_PADDED = 4 / 3
-"""Largest padded bound that is offered, in layers' own bounds: 3 becomes 4, which takes two children two steps."""
+"""Largest ratio of a padded bound to the layer's own: 3 may become 4, which takes two children two steps."""
 
 _FARTHEST = 64
-"""Most that is added to a bound: as wide as the widest fanouts are likely to be."""
+"""Most that is added to a bound: about the widest fanout to be expected."""
 
 
 def padded_bounds(
@@ -35,18 +35,18 @@ def padded_bounds(
 ) -> tuple[tuple[int, ...], ...]:
     """Bounds that mappings of a layer may cover on a template, dimension by dimension; the layer's own come first.
 
-    A larger bound is offered where it needs fewer steps: on some of the template's fanouts, or for tiles of some size
-    in its buffers. Of several, those that gain most beside what is there already. Filter taps (R, S) are not padded:
-    that would widen the window of inputs.
+    A larger bound is offered if it needs fewer steps on some of the template's fanouts, or for tiles of some size in
+    its buffers. Of several, those that improve most on the bounds chosen before are taken. Filter taps (R, S) are not
+    padded, because that would widen the window of inputs.
 
     Args:
-        bounds: `[D]`, of the layer.
+        bounds: `[D]`, the layer's own.
         limits: what the template allows a mapping of the layer.
         machine: the template at its maximum sizes, padded to the same L.
-        primes: prime factors that all dimensions together have room for.
+        primes: number of prime factors that all dimensions together have room for.
 
     Returns:
-        `[D]` tuples of at most `ALTERNATIVES` bounds, ascending.
+        `[D]` tuples, each of at most `ALTERNATIVES` bounds in ascending order.
     """
     capacity, fanout = np.asarray(machine.capacity), np.asarray(machine.fanout)
     across = np.minimum(limits.spatial_max, fanout.T[:, :, None])  # [2, L, D]
@@ -70,10 +70,10 @@ def padded_bounds(
 
 @functools.lru_cache(maxsize=1 << 14)
 def _offers(bound: int, fanouts: tuple[int, ...], buffered: bool) -> tuple[tuple[float, int], ...]:
-    """Larger bounds in the order in which they are chosen, each with what it adds: (gain, bound).
+    """Larger bounds in the order in which they are chosen, as pairs (gain over those before, bound).
 
-    The gain is the sum of the logarithms of the steps saved over all uses of the dimension: on every choice of the
-    fanouts, and, if it is `buffered`, in tiles of about every power of two.
+    The gain is the base-2 logarithm of the factor by which steps decrease, summed over all uses of the dimension: on
+    every combination of the fanouts and, if `buffered`, in tiles of about every power of two.
     """
     most = min(int(bound * MOST_PADDED), bound + _FARTHEST)
     candidates = list(range(bound, most + 1))
@@ -102,7 +102,7 @@ def _offers(bound: int, fanouts: tuple[int, ...], buffered: bool) -> tuple[tuple
 
 @functools.lru_cache(maxsize=1 << 16)
 def _widest(bound: int, fanouts: tuple[int, ...]) -> int:
-    """Most children that a bound runs on: the largest product of a factor for each fanout that divides it."""
+    """Most children that a bound runs on: the largest product of one factor per fanout that divides the bound."""
     if not fanouts:
         return 1
     factors = [f for f in range(1, min(fanouts[0], bound) + 1) if bound % f == 0]

@@ -1,4 +1,4 @@
-"""What the loop-nest model says of single mappings, each on an architecture of its own."""
+"""Predictions of the loop-nest model for single mappings, each on its own architecture."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sample:
     """One line of a samples file, checked.
 
     Attributes:
-        id: As given.
+        id: The sample's name, as given.
         architecture: The machine.
         shape: The layer; a depthwise one has its channels on G.
         mapping: NumPy arrays, padded to the levels of the machine.
@@ -52,8 +52,10 @@ def _stack(trees: Sequence[T]) -> T:
 
 
 def chunk_size(samples: int) -> int:
-    """Samples of a call: about as many in each of as few calls as there can be, of few sizes, so that programs serve
-    again: powers of two from `_LEAST` on, and multiples of `_STEP`."""
+    """Samples per call, for as few calls as possible of about equal size.
+
+    The result is a power of two from `_LEAST` on or a multiple of `_STEP`: with few sizes, programs are used again.
+    """
     equal = -(-samples // -(-samples // _CHUNK))
     if equal <= _STEP:
         return max(_LEAST, 1 << (equal - 1).bit_length())
@@ -61,7 +63,7 @@ def chunk_size(samples: int) -> int:
 
 
 def _table_size(samples: Sequence[Sample]) -> int:
-    """Room that the tables over children need: a power of two, so that few sizes are ever compiled."""
+    """Number of children that the tables need room for: a power of two, so that few sizes are ever compiled."""
     most = 64
     for sample in samples:
         used = np.prod(sample.mapping.spatial.astype(np.float64), axis=(0, 2))
@@ -71,7 +73,7 @@ def _table_size(samples: Sequence[Sample]) -> int:
 
 
 def alike(samples: Sequence[Sample]) -> list[Sample]:
-    """Samples of one number of levels, all of which state what any of them states."""
+    """The samples padded to one number of levels, all with update energies if any machine states some."""
     levels = max(len(sample.mapping.keep) for sample in samples)
     machines = [sample.architecture.machine for sample in samples]
     if all(len(m.level_mask) == levels and m.update_energy is None for m in machines):
@@ -96,7 +98,7 @@ def predict(
         samples: At least one.
         links: Count link transfers, as Timeloop does by default.
         first_fills: Fill outputs by the rule of Timeloop before 3.0, see `Counting`.
-        float32: Count in single instead of double precision; only quotients whose whole part matters stay double.
+        float32: Count in single instead of double precision; only quotients that are rounded to integers stay double.
 
     Returns:
         (`Evaluation` with a leading axis over the samples, areas `[samples]` um^2), NumPy arrays.
@@ -105,11 +107,11 @@ def predict(
     dtype = np.float32 if float32 else np.float64
     chunk = chunk_size(len(samples))
     counting = Counting(links=links, first_fills=first_fills, max_children=_table_size(samples))
-    # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
+    # Link transfers are rare: in blocks of one mapping, a mapping without any costs almost nothing.
     block_size = 1 if links else 64
 
     def cast(machine: Machine) -> Machine:
-        """The machine in the precision of the counts; bandwidths, whose quotients become whole numbers, stay exact."""
+        """The machine in the precision of the counts, but bandwidths, whose quotients become integers, stay exact."""
         single = jax.tree.map(lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x, machine)
         return dataclasses.replace(single, bandwidth=machine.bandwidth, shared_bandwidth=machine.shared_bandwidth)
 

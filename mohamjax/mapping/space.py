@@ -8,8 +8,8 @@ dimension are interchangeable; `decode` gives the same `Mapping` for all their p
 Constraints mean "at most, and dividing the bound" (docs/concepts/hardware.md): a factor is a product of some of the
 bound's primes and at most the limit of its slot. Every level also keeps its spatial factors within its own fanout.
 
-A mapping may cover a larger bound than the layer has (`mapping.padding`): a gene per dimension says which of a few.
-`covering` gives the space of mappings that cover one choice of bounds; what deals with primes takes that.
+A mapping may cover a larger bound than the layer has (`mapping.padding`): a gene per dimension selects one of a few.
+`covering` returns the space of mappings that cover one choice of bounds, on which functions of primes work.
 
 Axes: A bounds that a dimension may have, F prime factors of a layer's bounds (padded with 1), S = 3 L slots, L levels
 (innermost first, padded outermost), D loop dimensions, V data spaces. Functions are for one mapping; callers vmap and
@@ -55,8 +55,8 @@ class Constraints:
         order: `[L, D]` int32, the loop order that the level prescribes, innermost first; -1 where the position is
             free. Free positions lie outside the prescribed ones.
         keep: `[L, V]` bool, data spaces stored at the level.
-        may_bypass: `[L, V]` bool, those of them that a mapping may let pass by; None where no template of a call leaves
-            that open, and mappings then have no gene for it.
+        may_bypass: `[L, V]` bool, those of them that a mapping may bypass; None if no template of a call leaves a
+            bypass open, in which case mappings have no gene for it.
     """
 
     temporal_max: Array
@@ -68,18 +68,18 @@ class Constraints:
 
 @record
 class MapSpace:
-    """All that sampling and variation need to know of one (layer, template) problem.
+    """All that sampling and variation need to know about one (layer, template) problem.
 
     Attributes:
         layer: the layer.
         constraints: the template's constraints.
-        bounds: `[A, D]` int32, bounds that a mapping may cover, the layer's own first; the own one again in padding.
-        choices: `[D]` int32, how many of them differ, at least 1.
+        bounds: `[A, D]` int32, bounds that a mapping may cover, the layer's own first and again in padding.
+        choices: `[D]` int32, number of distinct bounds of each dimension, at least 1.
         prime: `[A, F]` int32, prime factors of these bounds, dimension after dimension, ascending within each; 1 where
-            padded. `[F]` in a space of one choice of bounds, which is what functions take that have no genes: where
-            there is no other choice, and from `covering`.
+            padded. `[F]` in a space of one choice of bounds (from `covering`, or where there is no other choice), which
+            functions without genes among their arguments expect.
         dim: `[F]` int32, dimension that each belongs to; 0 at the end, where padded.
-        group: as `prime`, equal for equal primes of one dimension, ascending along F.
+        group: int32, shaped like `prime`, equal for equal primes of one dimension, ascending along F.
         limit: `[S, D]` int32, largest factor of each slot.
         fanout: `[S]` float, largest product of the slot's factors over the dimensions; inf for temporal slots.
         capacity: `[L]` float, words; inf where unlimited.
@@ -154,8 +154,8 @@ def constraints(
         layer_type: one of `workload.LAYER_TYPES`.
         shape: the layer's loop bounds.
         levels: L, at least the template's number of levels.
-        bypasses: whether `may_bypass` is there; default where the template leaves a bypass open. Spaces that are
-            stacked need the same.
+        bypasses: whether `may_bypass` is given; by default if the template leaves a bypass open. Spaces that are
+            stacked must agree.
 
     Raises:
         InputError: the template does not run the type.
@@ -198,7 +198,7 @@ def map_space(
         shape: the layer's loop bounds.
         limits: `constraints(...)` of the template for this layer.
         machine: the template at its maximum sizes, padded to the same L.
-        primes: F, at least the number of prime factors of the bounds, of each dimension's longest list of them.
+        primes: F, at least the sum over dimensions of the most prime factors that one of its bounds has.
         bounds: per dimension those that a mapping may cover (`padding.padded_bounds`); default the layer's alone.
         alternatives: A, at least the most bounds of any dimension; 1 makes a space of one choice.
     """
@@ -218,7 +218,7 @@ def map_space(
             prime[a, first : first + len(row[which])] = row[which]
             dim[first : first + room[d]] = d
             first += room[d]
-        # A class is called by its first place: dimensions that cover other rows keep theirs apart.
+        # A class is numbered by its first place, which keeps dimensions that take other rows apart.
         pairs = list(zip(np.append(dim[:first], -np.ones(primes - first)), prime[a], strict=True))
         group[a] = [pairs.index(pair) for pair in pairs]
     if alternatives == 1:
@@ -241,7 +241,7 @@ def map_space(
 
 
 def stack_spaces(spaces: Sequence[MapSpace]) -> MapSpace:
-    """Spaces of equal padding side by side, leading axis `[I]`; numpy arrays."""
+    """Stacks spaces of equal padding along a leading axis `[I]`; numpy arrays."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *spaces)
 
 
@@ -255,7 +255,7 @@ def covering(cover: Array, space: MapSpace) -> MapSpace:
     if space.prime.ndim == 1:
         return space
     prime, group = space.prime[0], space.group[0]
-    # Selected, not gathered: there are a few alternatives, and a gather per individual takes longer.
+    # Select instead of gathering: there are few alternatives, and a gather per individual takes longer.
     own = jnp.sum(jnp.where(space.dim[:, None] == jnp.arange(len(ALL)), cover, 0), axis=-1)
     for a in range(1, len(space.prime)):
         prime, group = (jnp.where(own == a, x[a], y) for x, y in ((space.prime, prime), (space.group, group)))
@@ -263,7 +263,7 @@ def covering(cover: Array, space: MapSpace) -> MapSpace:
 
 
 def keeping(keep: Array | None, space: MapSpace) -> MapSpace:
-    """The space of the mappings that store given data spaces `[L, V]`; as it is for None."""
+    """The space of the mappings that store given data spaces `[L, V]`; the same space if None."""
     if keep is None:
         return space
     return dataclasses.replace(space, constraints=dataclasses.replace(space.constraints, keep=keep))
@@ -275,7 +275,7 @@ def own_space(genes: MappingGenes, space: MapSpace) -> MapSpace:
 
 
 def random_keep(key: Array, space: MapSpace) -> Array | None:
-    """Data spaces stored `[L, V]`: all that the template stores, or, by a fair coin, each optional one by a fair coin.
+    """Data spaces to store, `[L, V]`: by a fair coin all of the template's, or each optional one by its own coin.
 
     None where mappings have no gene for it. The key is consumed.
     """
@@ -296,7 +296,7 @@ def slot_factors(slot: Array, space: MapSpace) -> Array:
     """Factors of every slot and dimension, `[S, D]` int32."""
     at = slot[:, None] == jnp.arange(space.limit.shape[0])  # [F, S]
     of = space.dim[:, None] == jnp.arange(space.limit.shape[1])  # [F, D]
-    # The product over the primes goes over the first axis: a processor then takes rows of slots and dimensions at once.
+    # The product runs over the first axis, so that a processor handles rows of slots and dimensions at once.
     prime = jnp.where(at[:, :, None] & of[:, None], space.prime[:, None, None], 1)
     return jnp.prod(prime, axis=0, dtype=jnp.int32)
 
@@ -335,12 +335,12 @@ def overflows(extent: Array, space: MapSpace) -> Array:
 
 @record
 class Nest:
-    """Genes under change, with what the checks of a move need.
+    """Genes while they are changed, with the arrays that the checks of a move need.
 
     Attributes:
         slot: `[F]` int32, see `MappingGenes`.
-        factors: `[S, D]` int32, `slot_factors` of them.
-        extents: `[L, D]` float, `extents` of them.
+        factors: `[S, D]` int32, `slot_factors` of these slots.
+        extents: `[L, D]` float, `extents` of these slots.
     """
 
     slot: Array
@@ -349,17 +349,17 @@ class Nest:
 
 
 def nest(slot: Array, space: MapSpace) -> Nest:
-    """The nest that slots describe; its extents come from its factors, which `extents` would take as long as again."""
+    """The nest that slots describe; its extents come from its factors, which is faster than `extents`."""
     factors, levels = slot_factors(slot, space), space.capacity.shape[0]
     own = jnp.prod(factors.astype(space.capacity.dtype).reshape(3, levels, -1), axis=0)
     return Nest(slot=slot, factors=factors, extents=jnp.cumprod(own, axis=0))
 
 
 def room(state: Nest, index: Array, space: MapSpace) -> Array:
-    """Slots, other than its own, whose limit and fanout would take one prime more: `[S]` bool."""
+    """Slots, other than its own, whose limit and fanout have room for one prime: `[S]` bool."""
     p, d = space.prime[index], space.dim[index]
-    # p is elsewhere, so that the product with it still divides the bound and stays in int32; the fanout's product
-    # over dimensions may not, and is taken in float.
+    # p is in another slot, so the product with it still divides the bound and fits int32. The product over dimensions
+    # may not fit, so it is computed in float.
     within = state.factors[:, d] * p <= space.limit[:, d]
     product = jnp.prod(state.factors.astype(space.fanout.dtype), axis=-1) * p.astype(space.fanout.dtype)
     other = jnp.arange(space.limit.shape[0]) != state.slot[index]
@@ -375,14 +375,14 @@ def _shifted(state: Nest, index: Array, target: Array, space: MapSpace) -> Array
     grows = (level >= target) & (level < source)
     shrinks = (level >= source) & (level < target)
     mine = jnp.arange(state.extents.shape[1]) == space.dim[index]
-    # Extents are products of primes that hold p where they shrink: the quotient is whole, and rounding makes it so
-    # again where a compiler multiplies by 1/p instead (21.000002 was seen for 63 / 3).
+    # Extents that shrink are products of primes with p among them, so the quotient is whole; rounding restores that
+    # where a compiler multiplies by 1/p instead (21.000002 was seen for 63 / 3).
     grown = jnp.where(mine, state.extents * jnp.where(grows, p, 1)[..., None], state.extents)
     return jnp.where(mine, jnp.round(grown / jnp.where(shrinks, p, 1)[..., None]), grown)
 
 
 def move(state: Nest, index: Array, target: Array, allow: Array, space: MapSpace) -> Nest:
-    """Moves one prime to a slot if `allow` and if no buffer then overflows; limits and fanouts are the caller's.
+    """Moves one prime to a slot if `allow` and if no buffer then overflows; the caller checks limits and fanouts.
 
     Args:
         state: the nest before.
@@ -399,7 +399,7 @@ def move(state: Nest, index: Array, target: Array, allow: Array, space: MapSpace
 
 
 def _moved(state: Nest, index: Array, target: Array, allow: Array, shifted: Array, space: MapSpace) -> Nest:
-    """The nest with prime `index` at `target` if `allow`; `shifted` are the extents that follow."""
+    """The nest with prime `index` at `target` if `allow`; `shifted` are the extents after the move."""
     p, d, source = space.prime[index], space.dim[index], state.slot[index]
     slots, dims = (jnp.arange(n) for n in state.factors.shape)
     column = (dims == d) & allow
@@ -428,7 +428,7 @@ def random_orders(key: Array, space: MapSpace) -> tuple[Array, Array]:
 
 
 def _ordered(draw: jax.Array, prescribed: Array) -> tuple[Array, Array]:
-    """Orders by `[3, L, D]` draws, the prescribed ones kept."""
+    """Orders that sort `[3, L, D]` draws, with prescribed positions kept."""
     dims = prescribed.shape[1]
     # position[l, d]: where the level prescribes dimension d; the free ones follow in random order.
     named = prescribed[:, :, None] == jnp.arange(dims)
@@ -441,10 +441,10 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
     """A random mapping that breaks no constraint, fanout or capacity; the key is consumed.
 
     All factors start at the outermost level. In random order each prime tries one slot, drawn among those with
-    room, and stays where it was if the buffers would overflow. Each individual has a random taste for slots, and a
-    quarter of them tries spatial slots first, so that a population holds spatial and temporal, inner and outer
-    mappings. Half of them cover the layer's own bounds, of the others every dimension one drawn at random. A layer
-    whose single words do not fit has no valid mapping; it comes back with all factors outermost.
+    room, and stays where it was if the buffers would overflow. Each individual has random preferences for slots, and a
+    quarter of them try spatial slots first, so that a population holds spatial and temporal, inner and outer mappings.
+    Half of them cover the layer's own bounds; in the others each dimension covers one drawn at random. If even single
+    words do not fit, the layer has no valid mapping; the result then has all factors outermost.
     """
     keep = None
     if space.constraints.may_bypass is not None:
@@ -477,9 +477,9 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
 def evict(key: Array, slot: Array, space: MapSpace) -> Array:
     """Moves primes to the outermost temporal loops until every buffer fits; the key is consumed.
 
-    While a level overflows, the innermost such level loses a prime of a data space that it keeps: one of the
-    outermost occupied level at or inside it, at random. Only capacities are mended; constraints and fanouts can only
-    be relaxed by it.
+    While any level overflows, the innermost such level loses a prime of a data space that it keeps, drawn at random
+    from the outermost level at or inside it that holds one. This mends only capacities, and can only relax constraints
+    and fanouts.
 
     Returns:
         `[F]` int32, the slots; unchanged where nothing overflows.
@@ -507,7 +507,7 @@ def evict(key: Array, slot: Array, space: MapSpace) -> Array:
 
 
 def respects(genes: MappingGenes, space: MapSpace) -> Array:
-    """Whether a mapping keeps all constraints, fanouts and capacities: `[]` bool."""
+    """Whether a mapping respects all constraints, fanouts and capacities: `[]` bool."""
     space = own_space(genes, space)
     factors = slot_factors(genes.slot, space)
     within = jnp.all(factors <= space.limit)
@@ -533,7 +533,7 @@ def decode(genes: MappingGenes, space: MapSpace) -> Mapping:
 
 @jit_o1
 def _words_of(genes: MappingGenes, space: MapSpace) -> Array:
-    """Words that the levels keep of the tiles of a mapping: one program for all problems of a size."""
+    """Words of a mapping's tiles that each level keeps; one program serves all problems of a size."""
     space = own_space(genes, space)
     return kept_words(extents(genes.slot, space), space)
 
@@ -614,19 +614,19 @@ def encode(
 
 
 def keeps_as_allowed(keep: Array, limits: Constraints) -> np.ndarray:
-    """Whether a level stores a data space where the template does, or where it may: `[..., L, V]` bool, on the host."""
+    """Whether the template allows what levels store and bypass: `[..., L, V]` bool, on the host."""
     same = np.asarray(keep) == np.asarray(limits.keep)
     return same if limits.may_bypass is None else same | np.asarray(limits.may_bypass)
 
 
 def prescribed_places(order: np.ndarray) -> np.ndarray:
-    """Where a level prescribes each dimension, `[..., D]` int, D where it leaves it free; on the host.
+    """Position that a level prescribes for each dimension, `[..., D]` int; D where free. On the host.
 
     Args:
         order: `[..., D]` int, see `Constraints`.
     """
     dims = order.shape[-1]
-    places = np.full((*order.shape[:-1], dims + 1), dims)  # the last column takes what names none
+    places = np.full((*order.shape[:-1], dims + 1), dims)  # the last column takes free positions
     np.put_along_axis(places, np.where(order >= 0, order, dims), np.broadcast_to(np.arange(dims), order.shape), axis=-1)
     return places[..., :dims]
 
@@ -634,9 +634,8 @@ def prescribed_places(order: np.ndarray) -> np.ndarray:
 def genes_of(nests: Mapping, spaces: MapSpace) -> MappingGenes:
     """Genes of many loop nests, each of which lies in its space (`membership.lie_in`); NumPy, not jittable.
 
-    They cover the bound that their factors multiply to. Of equal primes of a dimension the first go to the outermost of
-    their slots. Dimensions that a level's order
-    prescribes stand where it wants them, the others as they are.
+    They cover the bounds that their factors multiply to. Of equal primes of a dimension the first go to the slots with
+    the highest numbers. Dimensions that a level's order prescribes take their positions; the others keep their order.
 
     Args:
         nests: leading axis `[n]`, padded to the levels of the spaces.

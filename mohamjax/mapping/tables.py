@@ -40,11 +40,11 @@ _BATCH = 8 * BLOCK
 
 @record
 class MappingTables:
-    """Pareto-optimal mappings and all that a design's evaluation needs of them.
+    """Pareto-optimal mappings and all that a design's evaluation needs to know about them.
 
-    Entries at or beyond `count` are padding: their objectives are +inf, everything else is 0. The loop-nest model is
-    not called again once the tables exist: energy at other sizes follows from the block accesses and, for the wires,
-    from the words delivered (`wires.Wires`).
+    Entries at or beyond `count` are padding: objectives are +inf, other columns 0, mappings meaningless. The loop-nest
+    model is not called again once the tables exist: energy at other sizes follows from the block accesses and, for the
+    wires, from the words delivered (`wires.Wires`).
 
     Attributes:
         mapping: `Mapping` with leading axes `[U, T, M]`.
@@ -78,7 +78,7 @@ class MappingTables:
 
     @property
     def exists(self) -> np.ndarray:
-        """`[U, T, M]` bool on the host, entries that are no padding."""
+        """`[U, T, M]` bool on the host, which entries are not padding."""
         return np.arange(np.shape(self.cycles)[-1]) < np.asarray(self.count)[..., None]
 
 
@@ -88,12 +88,12 @@ class OwnHardware:
 
     Attributes:
         counts: words that they move.
-        machine: the hardware that they are counted on.
+        machine: the hardware that cycles, energy and area are computed for.
         reason: `[B]` int32, 0 where the mapping fits the template at its largest sizes, else as `validity` says.
         capacity: `[L, B]` float, words per instance of the minimal hardware; inf where unlimited.
         fanout: `[L, 2, B]` float, its fanout.
-        cycles: time.
-        energy: energy.
+        cycles: time [cycles], in all and by level.
+        energy: energy [pJ], in all and by part.
         area: `[B]` float, um^2.
     """
 
@@ -127,8 +127,8 @@ def on_own_hardware(
         template: one template at its largest sizes, no batch axis unless `paired`.
         technology: energy and area tables.
         paired: static. Every mapping has a layer and a template of its own: their leaves end in the batch axis too.
-        fixed: static. Evaluate on the template at its largest sizes instead: one machine that exists, with the costs
-            that it has in `template`.
+        fixed: static. Evaluate on the template at its largest sizes instead: one existing machine, with its costs in
+            `template`.
         max_children: static, room of the tables over children, see `Counting`.
     """
     wide = template
@@ -158,7 +158,7 @@ def on_own_hardware(
 
 
 def entries_of(tables: MappingTables) -> dict[str, Any]:
-    """What the tables hold of every entry, by name: all but how many exist."""
+    """The fields of the tables with a value for every entry, by name: all but `count`."""
     return {field.name: getattr(tables, field.name) for field in dataclasses.fields(tables) if field.name != "count"}
 
 
@@ -215,10 +215,10 @@ def tabulate_sets(
 ) -> MappingTables:
     """Evaluates sets of mappings, each of its own layer and template, on their own minimal hardware.
 
-    Not jitted itself. Entries that exist go through one program in batches of one size: it is compiled once per L,
-    float dtype (that of `templates`) and `fixed`, for any numbers of layers, templates and mappings, and once
-    more for those that need the tables over children. A mapping that is invalid under its template's maximum sizes
-    keeps its place with objectives of +inf.
+    Not jitted itself. Entries that exist go through one program in batches of equal size. It is compiled once per L,
+    float dtype (that of `templates`) and `fixed`, for any numbers of layers, templates and mappings, and once more for
+    entries that need the tables over children. A mapping that is invalid under its template's maximum sizes keeps its
+    place with objectives of +inf.
 
     Args:
         layers: leading axis `[B]`.
@@ -241,10 +241,10 @@ def tabulate_sets(
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
     }
-    # Every entry by the program that it needs, whatever the other entries need.
+    # Every entry goes through the program that it needs itself, whatever the others need.
     for room, entries in ((0, exists & ~needs), (MAX_CHILDREN, exists & needs)):
         which, entry = np.nonzero(entries)
-        # Whole batches; the last one is filled up.
+        # The last batch is filled up with repetitions.
         batches = np.resize(np.arange(len(which)), (-(-len(which) // _BATCH), _BATCH))
         found = [
             evaluate_rows(
@@ -279,16 +279,16 @@ def column_shapes(levels: int, spaces: int) -> dict[str, tuple[int, ...]]:
 
 
 def need_children(along: npt.ArrayLike, *, double: bool = False) -> np.ndarray:
-    """Mappings that the cost model needs its tables over children for, on minimal hardware (`max_children` above 0).
+    """Which mappings need the cost model's tables over children (`max_children` above 0) on minimal hardware.
 
-    In these mappings some level runs P together with R, or Q with S, along the same axis of its children. Nothing else
-    needs a table where the array is as large as the mapping, and the program without tables compiles in two thirds of
+    In these mappings some level runs P together with R, or Q with S, along the same axis of its children. Where the
+    array is as large as the mapping, no others need a table, and the program without tables compiles in two thirds of
     the time.
 
     Args:
         along: `[..., 2, L, D]` bool, dimensions that run along X or Y of a level's children.
-        double: counts in double precision, where shares of inputs round as Timeloop's do: that takes a table also where
-            the two run along different axes.
+        double: counts are in double precision, where shares of inputs are rounded like Timeloop's; that takes a table
+            also where the two run along different axes.
 
     Returns:
         `[...]` bool.
@@ -310,7 +310,7 @@ def evaluate_rows(
     fixed: bool,
     max_children: int,
 ) -> dict[str, jax.Array]:
-    """Columns of the tables, `[N, ...]`, of mappings with a layer and a template each, leading axes `[N]`."""
+    """Columns of the tables, `[N, ...]`, for mappings `[N]` that each have a layer and a template `[N]`."""
 
     def block(rows: tuple[LayerArrays, TemplateArrays, Mapping]) -> dict[str, jax.Array]:
         layer, template, nests = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), rows)
@@ -355,7 +355,7 @@ def assemble(
     levels: int,
     dtype: npt.DTypeLike,
 ) -> MappingTables:
-    """Sets by (layer, template), of at most M entries, as one table `[U, T, M, ...]`; count 0 where there is none."""
+    """Joins sets by (layer, template) into one table `[U, T, M, ...]` of M = `entries`; count 0 where there is none."""
     dims, spaces = len(DIMS), 3
     lead = (layers, templates)
     columns: dict[str, Any] = {
@@ -383,7 +383,7 @@ def assemble(
 def undominated(table: MappingTables) -> MappingTables:
     """Sets `[B, M, ...]` without the entries that another entry of their set dominates; equal ones stay.
 
-    A set is chosen by the objectives of one program and tabulated by another: two areas that differ by rounding there
+    One program chooses a set by its objectives and another tabulates it: two areas that differ by rounding in the first
     may be equal in the table.
     """
     kept = [_undominated(values[:count]) for values, count in zip(table.objectives, table.count, strict=True)]
@@ -401,6 +401,6 @@ def undominated(table: MappingTables) -> MappingTables:
 
 
 def _undominated(values: np.ndarray) -> np.ndarray:
-    """Rows of `[n, 3]` that no other dominates."""
+    """Indices of the rows of `[n, 3]` that no other row dominates."""
     no_worse = np.all(values[:, None] <= values, axis=-1)
     return np.flatnonzero(~np.any(no_worse & ~no_worse.T, axis=0))

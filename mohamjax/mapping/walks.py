@@ -18,7 +18,7 @@ from mohamjax.mapping.nest import Array
 
 
 class Level(NamedTuple):
-    """What follows from one level alone, for the walk inwards; `[L, ...]` leaves while all levels are together.
+    """Quantities of one level alone, for the walk inwards; `[L, ...]` leaves while all levels are together.
 
     Attributes:
         relevant: for weights and outputs, product of the temporal factors that move them.
@@ -55,7 +55,7 @@ class Outside(NamedTuple):
         partition: words of each data space that one instance ever owns.
         union_size: words of each data space in the tiles of the children of the next outer level together.
         children: children that the next outer level uses.
-        share: words of weights and inputs that it delivers to one child.
+        share: words of weights and inputs that the next outer level delivers to one child.
         expansion: instances along X and Y.
     """
 
@@ -88,14 +88,14 @@ class Delivery(NamedTuple):
 
 
 def deliver(outer: Outside, level: Level) -> tuple[Outside, Delivery]:
-    """One step inwards: words delivered to one child."""
+    """One step inwards: returns the state for the next inner level, and what this level delivers."""
     moved = [a * b for a, b in zip(outer.relevant, level.relevant, strict=True)]
     still = [a * b for a, b in zip(outer.irrelevant, level.irrelevant, strict=True)]
     repeated = [
         jnp.where(started, repeats * above, visits)
         for (started, repeats), above, visits in zip(level.repeats, outer.irrelevant, outer.visits, strict=True)
     ]
-    # Every MAC takes one word of each data space per cycle, however often it is the same.
+    # Every MAC takes one word of each data space per cycle, even if it is the same as before.
     visits = [jnp.where(level.is_first, s, v) for s, v in zip(still, repeated, strict=True)]
     weights, outputs = (level.child_size[v] * m * n for v, m, n in zip((W, O), moved, visits, strict=True))
     delivered = [weights, jnp.where(level.is_first, weights, level.inputs), outputs]
@@ -124,7 +124,7 @@ def deliver(outer: Outside, level: Level) -> tuple[Outside, Delivery]:
 
 
 class Served(NamedTuple):
-    """What the walk outwards takes of a level.
+    """What the walk outwards reads of a level.
 
     Attributes:
         delivery: what it delivers.
@@ -132,9 +132,9 @@ class Served(NamedTuple):
         size: words of each data space in its tile.
         used: children along X and Y.
         keep: data spaces that it stores.
-        top: it is the off-chip memory.
-        real: it is no padding.
-        traffic: of `link_traffic`; None without links.
+        top: whether it is the off-chip memory.
+        real: whether it is not padding.
+        traffic: from `link_traffic`; None without links.
         per_word: hops of a word of each data space.
         is_first: the level feeds the MACs.
     """
@@ -155,7 +155,7 @@ class Inside(NamedTuple):
     """What the walk outwards knows of the next inner level.
 
     Attributes:
-        served: words of each data space that entered the network below it, or below the level that it bypasses to.
+        served: words of each data space that entered the network below it, after bypasses.
         again: how often an output word comes back.
         keep: data spaces that it stores.
     """
@@ -166,7 +166,7 @@ class Inside(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Fields of `AccessCounts` that the walk outwards finds."""
+    """Fields of `AccessCounts` that the walk outwards computes."""
 
     tile: jax.Array
     partition: jax.Array
@@ -184,13 +184,13 @@ class Table(NamedTuple):
 def access(inner: Inside, level: Served, *, macs: MacTraffic | None) -> tuple[Inside, Table]:
     """One step outwards: what a level reads and writes.
 
-    A level below which a data space is bypassed serves the children of the bypassed level; its own groups
-    still share reads. An output word comes back as often as those children are served again.
+    Where the next inner level bypasses a data space, this level serves the children of that one; its own groups still
+    share reads. An output word comes back as often as those children are served again.
 
     Args:
         inner: the next inner level.
         level: the level.
-        macs: of `mac_traffic`; None without links.
+        macs: from `mac_traffic`; None without links.
     """
     delivery = level.delivery
     ingress = [d * g for d, g in zip(delivery.delivered, level.groups, strict=True)]

@@ -1,8 +1,8 @@
 """Wires of mappings on arrays larger than they need: a chiplet is as large as its most demanding layer.
 
 How far words travel below a level depends on the width and the height of the whole array, not only on the part that a
-mapping uses. Few widths and heights occur, and few ways to spread loops over children, so that the hops are counted on
-the host, once for every way and every size, and looked up in the evaluation.
+mapping uses. Few widths, heights and ways to spread loops over children occur, so the hops are counted on the host,
+once for every way and every size, and looked up in the evaluation.
 
 Axes: U unique layers, T templates, M mappings, L levels, N levels with wires, K columns (a level, width and height).
 """
@@ -29,12 +29,12 @@ _UNCOUNTED = 1  # column of all arrays that were not counted
 
 @record
 class ArraySizes:
-    """The arrays that chiplets may have, and where their wires stand.
+    """Sizes of the arrays that chiplets may have, and the columns of their wires.
 
     Attributes:
         level: `[T, N]` int32, levels whose networks cost energy; 0 in padding.
-        width: `[T, N, H]` float, children along X that a chiplet may have there, rising; inf in padding.
-        height: `[T, N, V]` float, sizes along Y.
+        width: `[T, N, H]` float, numbers of children along X that a chiplet may have there, rising; inf in padding.
+        height: `[T, N, V]` float, the same along Y.
         start: `[T, N]` int32, column of the smallest width and height, at least 2; 0 in padding.
         step: `[T, N]` int32, columns from one width to the next.
     """
@@ -52,8 +52,8 @@ class Wires:
 
     Attributes:
         sizes: the arrays.
-        hops: `[U, T, M, K]` float, words times hops over all instances of the level; 0 in column 0, which is that of
-            padding, and inf in column 1, which is that of arrays that were not counted.
+        hops: `[U, T, M, K]` float, words times hops over all instances of the level; column 0, for padding, holds 0,
+            and column 1, for arrays that were not counted, inf.
     """
 
     sizes: ArraySizes
@@ -61,12 +61,12 @@ class Wires:
 
 
 def hop_columns(sizes: ArraySizes, fanout: jax.Array) -> jax.Array:
-    """Columns of `Wires.hops` for a chiplet: `[N]` int32, a level each.
+    """Columns of `Wires.hops` for a chiplet: `[N]` int32, one for each level with wires.
 
     Args:
-        sizes: of the chiplet's template, that is without the T axis.
-        fanout: `[L, 2]` float, the chiplet's. NumPy or JAX. Where `wires` did not count a level's width and height, the
-            column is the one whose hops are infinite.
+        sizes: those of the chiplet's template, without the T axis.
+        fanout: `[L, 2]` float, the chiplet's, NumPy or JAX. A level whose width and height `wires` did not count gets
+            the column whose hops are infinite.
     """
     own = fanout[sizes.level]
     known = [(values, own[:, axis, None]) for axis, values in enumerate((sizes.width, sizes.height))]
@@ -102,7 +102,7 @@ def _patterns(
     Returns:
         Distinct ways `[B, 36]`: (dimension, factor) of the loops along X and Y, innermost first, those of factor 1 as
         (0, 1) at the end; then how far a step along P, R, Q, S moves the inputs, in units common to the two of a
-        window. And the way of each mapping, `[E]`.
+        window. Also the index of each mapping's way, `[E]`.
     """
     factor = np.take_along_axis(spatial, order, axis=2)
     idle = factor == 1
@@ -116,13 +116,13 @@ def _patterns(
         steps //= np.gcd(*steps.T)[:, None]
         shifts[:, 2 * a : 2 * a + 2] = np.where(both[:, None], steps, 1)
     rows = np.concatenate([loops.reshape(len(loops), -1), shifts], axis=1)
-    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(-1)  # compared at once, in any order
+    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(-1)  # compared as one value per row
     _, first, which = np.unique(whole, return_index=True, return_inverse=True)
     return rows[first], which.reshape(-1)
 
 
 def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:
-    """Children along X and Y, and per data space the group of each child: those of one tile share a number.
+    """Children along X and Y, and per data space the group of each child: those with one tile share a number.
 
     Children are numbered by the rule of `mapping.children`. Two hold the same tile if they stand at the same offset
     (section 4 of docs/concepts/cost-model.md).
@@ -154,12 +154,12 @@ def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:
 def _hops(groups: bytes, across: tuple[int, ...], along: tuple[int, ...]) -> np.ndarray:
     """Hops of one word for every group, summed, on meshes of H numbers of columns and V of rows: `[H, V]`.
 
-    As `children.sorted_groups` counts them: the last column, and in each column the way from between the middle rows
-    up to the group's first and down to its last. Different ways to run loops have equal groups, and so have the data
-    spaces of one: each is counted once.
+    Counted as in `children.sorted_groups`: the last column, and in each column the way from between the middle rows up
+    to the group's first row and down to its last. Different ways to spread loops, or data spaces of one way, may have
+    equal groups, which are counted once.
 
     Args:
-        groups: the group of each child, the bytes of int64.
+        groups: the group of each child, as bytes of int64.
         across: numbers of columns.
         along: numbers of rows.
     """
@@ -169,7 +169,7 @@ def _hops(groups: bytes, across: tuple[int, ...], along: tuple[int, ...]) -> np.
     row, column = np.divmod(np.arange(len(group)), columns[:, None])
     width = column.max() + 1
     cell = ((mesh * count + group) * width + column).reshape(-1)
-    order = np.argsort(cell, kind="stable")  # within a column of a group by rising row
+    order = np.argsort(cell, kind="stable")  # within a column of a group, by rising row
     cell, row = cell[order], row.reshape(-1)[order]
     edge = np.flatnonzero(np.diff(cell)) + 1
     first, last = np.append(0, edge), np.append(edge - 1, len(cell) - 1)
@@ -186,7 +186,7 @@ def _hops(groups: bytes, across: tuple[int, ...], along: tuple[int, ...]) -> np.
 
 
 def _hops_of_way(way: tuple[int, ...], widths: tuple[int, ...], heights: tuple[int, ...]) -> np.ndarray:
-    """Hops of one word for every group, `[3, H, V]`."""
+    """Hops of one word for every group, summed, of the three data spaces: `[3, H, V]`."""
     out = np.zeros((3, len(widths), len(heights)))
     (across, along), groups = _groups(np.asarray(way))
     if across * along > 1:  # a single child is not on a network
@@ -198,20 +198,20 @@ def _hops_of_way(way: tuple[int, ...], widths: tuple[int, ...], heights: tuple[i
 
 
 _known_way = functools.lru_cache(maxsize=1 << 13)(_hops_of_way)
-"""As `_hops_of_way`, for axes of up to 16 sizes (6 kB each): tables of the same mappings are counted several times."""
+"""`_hops_of_way` for axes of up to 16 sizes (6 kB each), cached: the same mappings are counted several times."""
 
 
 def _hops_of_ways(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> np.ndarray:
-    """Hops of one word for every group, `[B, 3, H, V]` for B ways and the three data spaces."""
+    """Hops of one word for every group, summed: `[B, 3, H, V]` for B ways and the three data spaces."""
     hops = _known_way if max(len(widths), len(heights)) <= _EVERY else _hops_of_way
     axes = tuple(widths.tolist()), tuple(heights.tolist())
     return np.stack([hops(tuple(way), *axes) for way in ways.tolist()])
 
 
 def axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:
-    """Children along an axis of the arrays that are counted, rising.
+    """Numbers of children along an axis of the arrays whose wires are counted, rising.
 
-    All that there can be where they are few: sizes then follow from the template alone. Else those that occur.
+    If few are possible, all of them: sizes then follow from the template alone. Else those that occur, and the largest.
     """
     if largest <= _EVERY:
         return np.arange(1, largest + 1)
@@ -219,7 +219,7 @@ def axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:
 
 
 def _padded(count: int) -> int:
-    """Room for so many sizes or columns: an eighth more at most."""
+    """A number of sizes or columns, rounded up by at most an eighth."""
     step = max(1, (1 << (count - 1).bit_length()) // 16)
     return step * -(-count // step)
 
@@ -232,17 +232,17 @@ def wires(
 ) -> Wires:
     """Counts the wires of all mappings of Pareto tables on all arrays that chiplets with them may have.
 
-    On axes of up to 16 children those are arrays of every size: the shapes of the result then follow from the templates
-    and the shape of the tables, and all tables of one problem share one program. On longer axes they are as long as
-    some mapping of the template uses, as the template's largest, or as a user states; their number is padded, and where
-    it changes by more than an eighth, programs are compiled anew. Every chiplet that is as large as its mappings need
-    is among them; on any other its wires have infinite hops (`hop_columns`). On the host.
+    Axes of up to 16 children are counted at every size: the shapes of the result then follow from the templates and the
+    shape of the tables, and all tables of one problem share one program. Longer axes are counted at the lengths that
+    mappings of the template use, at the template's largest, and at those that a user states; the number of lengths is
+    padded, and programs are compiled anew where it changes by more than an eighth. Every chiplet that is as large as
+    its mappings need is counted; the wires of any other have infinite hops (`hop_columns`). On the host.
 
     Args:
         layers: shapes of the U unique layers.
         templates: templates, leading axis `[T]`.
         tables: Pareto tables `[U, T, M, ...]`.
-        given: templates `[n]` of chiplets and their fanouts `[n, L, 2]` that a user states; -1 where not.
+        given: templates `[n]` of chiplets, and fanouts `[n, L, 2]` that a user states for them; -1 where not stated.
 
     Returns:
         `Wires`, NumPy arrays in the float dtype of the tables.

@@ -1,7 +1,7 @@
-"""The report: one HTML page that shows results folders side by side and needs no network.
+"""The report: one HTML page that shows results folders side by side and needs no internet.
 
-`contents` makes plain data of results in memory, `charts` says how they are drawn (Vega-Lite), `document` puts both
-into one page with the plotting library. Knows no files: `mohamjax.reports` reads the folders and writes the page.
+`contents` turns results in memory into plain data, `charts` says how they are drawn (Vega-Lite), `document` puts both
+into one page with the plotting library. `mohamjax.reports` reads the results folders and writes the page.
 """
 
 from mohamjax.page.data import Result, contents

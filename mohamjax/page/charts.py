@@ -1,8 +1,8 @@
-"""How a report draws (Vega-Lite): the front's three projections, convergence, schedules, traffic, energies and areas.
+"""The charts of a report in Vega-Lite: projections of the front, convergence, schedule, traffic, energies and areas.
 
-The charts are plain data. Texts that begin with `$` are filled in by the page (`page.js`): sizes, limits of axes, names
-of rows. Data come by name: `designs`, `current`, `bounds`, `history`, `bars`, `slowed`, `traffic`, `energy`, `area`.
-No text of a file enters a chart other than as a value.
+The charts are plain data. The page (`page.js`) replaces the texts that begin with `$`: sizes, limits of axes, names of
+rows. It gives the data by name: `designs`, `current`, `bounds`, `history`, `bars`, `slowed`, `traffic`, `energy`,
+`area`. Texts from files enter a chart only as values.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Objective(TypedDict):
     """An objective of the front.
 
     Attributes:
-        column: of the table of designs.
-        label: name and unit, for people.
+        column: its column in the table of designs.
+        label: name and unit, as shown.
         log: whether its axis is logarithmic.
     """
 
@@ -39,18 +39,18 @@ _AXES = {
     "energy_J": ("energy", "J", "format(datum.value, '.3~s') + 'J'"),
     "area_mm2": ("area [mm²]", "mm²", "format(datum.value, '.3~g')"),
 }
-"""Title, unit and text of a tick of each objective."""
+"""Title, unit, and expression for the tick labels of each objective."""
 
 _SECONDS = "format(datum.value, '.5~s') + 's'"
 
 
 def _signal(name: str) -> str:
-    """A name in the letters that Vega allows in signals; `page.js` does the same."""
+    """Replaces characters that Vega does not allow in names of signals; `page.js` does the same."""
     return re.sub(r"\W", "_", name)
 
 
 def _field(name: str) -> str:
-    """A column as a field of Vega-Lite, in which dots and brackets mean something."""
+    """Escapes a column as a field of Vega-Lite, in which dots and brackets have a meaning."""
     return re.sub(r"([.\[\]\\])", r"\\\1", name)
 
 
@@ -58,7 +58,7 @@ _DEFAULT = tuple(Objective(column=name, label=title, log=True) for name, (title,
 
 
 def _objective(objective: Objective) -> Spec:
-    """An axis of an objective, whose limits and labels the page sets."""
+    """The axis of an objective; the page sets its limits and ticks."""
     name = objective["column"]
     seconds = "format(datum.value, '.3~s')" + (" + 's'" if name.endswith("_s") else "")
     title, _, text = _AXES.get(name, (objective["label"], "", seconds))
@@ -81,7 +81,7 @@ def _objective(objective: Objective) -> Spec:
 
 
 def _told(*fields: tuple[str, str, str | None]) -> list[Spec]:
-    """A tooltip of fields: (name, title, format of numbers or None for texts)."""
+    """A tooltip of fields, each (name, title, format of numbers or None for texts)."""
     return [
         {"field": name, "title": title, "type": "nominal"}
         if written is None
@@ -268,7 +268,7 @@ def _bars() -> Spec:
 
 
 def _slowed() -> Spec:
-    """When bandwidth slows a layer: a strip at the foot of its bar."""
+    """Strips at the foot of the bars, where bandwidth slows the layers."""
     return {
         "data": {"name": "slowed"},
         "mark": {"type": "bar", "clip": True, "height": {"band": 0.2}, "yOffset": "$foot", "color": "$ink"},
@@ -296,7 +296,7 @@ def _slowed() -> Spec:
 def _names() -> Spec:
     """Names of layers on their bars.
 
-    Those that do not fit are empty, not transparent: these would lie over the bars beside them and take their clicks.
+    Names that do not fit are empty: transparent ones would cover neighbouring bars and take their clicks.
     """
     wide = "scale('concat_0_x', datum.end) - scale('concat_0_x', datum.start)"
     name = f"{wide} > 5.4 * length(datum.layer) + 4 ? datum.layer : ''"
@@ -316,7 +316,7 @@ def _names() -> Spec:
 
 
 def _traffic() -> Spec:
-    """What flows through the shared resources: a row for each, in the colour of the share of its bandwidth."""
+    """The traffic through the shared resources: a row for each, coloured by the share of its bandwidth."""
     return {
         "name": "traffic",
         "data": {"name": "traffic"},
@@ -360,7 +360,7 @@ def _traffic() -> Spec:
 
 
 def _schedule() -> Spec:
-    """Gantt chart over what flows through the shared resources, with one zoom."""
+    """The Gantt chart above the traffic through the shared resources, with one zoom for both."""
     gantt = {"width": "$width", "height": "$gantt", "layer": [_bars(), _slowed(), _names()]}
     return {
         "$schema": SCHEMA,
@@ -418,10 +418,10 @@ def _shares(data: str, title: str, text: str, unit: str) -> Spec:
 
 
 def charts(objectives: Sequence[Objective] = _DEFAULT) -> dict[str, Spec]:
-    """All charts by name, as the page fills them in.
+    """Returns all charts by name, for the page to fill in.
 
     Args:
-        objectives: two or three of the front.
+        objectives: the two or three objectives of the front.
     """
     return {
         "front": _front(objectives),

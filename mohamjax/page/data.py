@@ -1,6 +1,6 @@
-"""What a report says, as plain data: fronts, bounds, convergence, provenance, and some designs whole.
+"""The content of a report as plain data: fronts, bounds, convergence, provenance, and some designs in detail.
 
-Numbers are written as short as a page needs them: six digits, times of a schedule in whole nanoseconds.
+Numbers are as short as the page allows: about six digits, and whole nanoseconds for the times of a schedule.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CURVES = {
 """The curve of the bounds in each projection, and whether its axes are swapped there."""
 
 _OF_TYPES = ("busy_s", "macs_per_cycle", "utilisation", "compute", "buffers", "offchip")
-"""What the page says of layers of a type."""
+"""Values that the page shows for each type of layer."""
 
 _ROOM = 3.0
 """Bounds are drawn this factor beyond the front."""
@@ -51,22 +51,22 @@ class Result:
     """What one search found, in memory.
 
     Attributes:
-        name: what tells it from the others, unique.
+        name: a unique name.
         title: scenario, budget and seed.
         kind: `search` or `codesign`.
-        front: a row per design: `design_id` as text, latency, energy, area, what `measures` name, and other
-            columns of the table.
+        front: a row per design: `design_id` as text, latency, energy, area, the columns of `measures`, and others for
+            the table.
         history: rows of the convergence with `evaluations` and `hypervolume`.
-        config: the settings that it was made with; plain data.
-        facts: (what, value) about it beside its settings, such as when it was written.
-        certificate: bounds of the front, where there are some.
-        evaluated: designs with reports; None where none can be shown whole.
-        place: where a `design_id` stands in `evaluated`; those that are missing cannot be shown whole.
-        workload: what was mapped; only results with equal ones are compared.
-        measures: names of the objectives that the front is over.
-        offsets: what is added to them before their logarithms are taken.
-        roles: rows that have a name beside the landmarks.
-        opens: the row on which the page opens where this result is the first; None for its knee.
+        config: the settings of the search; plain data.
+        facts: (label, value) pairs beside the settings, such as the date.
+        certificate: bounds of the front, or None.
+        evaluated: designs with reports; None if no design can be shown in detail.
+        place: index in `evaluated` by `design_id`; designs without one cannot be shown in detail.
+        workload: names the networks; only results with equal workloads are compared.
+        measures: names of the objectives of the front.
+        offsets: added to the objectives before their logarithms are taken.
+        roles: rows by role, beside those of the landmarks.
+        opens: row on which the page opens if this result is the first; None for its knee.
     """
 
     name: str
@@ -91,19 +91,19 @@ class Result:
         return self.over(self.measures)
 
     def over(self, measures: Sequence[str]) -> np.ndarray:
-        """`[N, M]` float, measures of the designs, which the rows of the front must have."""
+        """Returns `[N, M]` float, these measures of the designs; the rows of the front must have their columns."""
         columns = [measure_named(name).column for name in measures]
         return np.asarray([[row[column] for column in columns] for row in self.front], float)
 
 
 class Contents(TypedDict):
-    """What the page shows, JSON-able in the format `report/1`.
+    """The content of the page, as JSON in the format `report/1`.
 
     Attributes:
         format: the format.
-        mohamjax: version that made it.
+        mohamjax: version of the package.
         cycle_s: seconds of a clock cycle.
-        objectives: of the fronts.
+        objectives: objectives of the fronts.
         results: one part for each result.
     """
 
@@ -115,17 +115,17 @@ class Contents(TypedDict):
 
 
 def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str, str]] = ()) -> Contents:
-    """All that the page shows.
+    """Returns all that the page shows.
 
     Args:
-        results: at least one.
-        most: designs that are shown whole (schedule, shares, mappings), over all results; the others are on the front
-            and in the table. The number is divided among the results: of each its landmarks, then those that are
-            farthest apart.
-        always: (name of the result, `design_id`) of designs that are shown whole in any case.
+        results: one or more results.
+        most: number of designs shown in detail (schedule, shares, mappings), over all results; the others are only on
+            the front and in the table. It is divided among the results; each takes its landmarks, then the designs
+            that are farthest apart.
+        always: (name of the result, `design_id`) of designs that are shown in detail in any case.
     """
     wanted = {(name, design) for name, design in always}
-    # Fronts over other objectives than each other's are compared by those that all have.
+    # Fronts over different objectives are compared by latency, energy and area, which all have.
     kinds = {tuple(result.measures) for result in results}
     measures = kinds.pop() if len(kinds) == 1 else DEFAULT
     rows = []
@@ -155,13 +155,13 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
 def spread(
     objectives: np.ndarray, count: int, measures: Sequence[str] = DEFAULT, offset: Sequence[float] | float = 0.0
 ) -> list[int]:
-    """Rows that stand for a front: its landmarks, then always the one farthest from all chosen, on log axes.
+    """Returns rows that represent a front: its landmarks, then repeatedly the row farthest from those chosen.
 
     Args:
-        objectives: `[N, M]` float.
-        count: how many rows, at most N.
+        objectives: `[N, M]` float; distances are taken on log axes.
+        count: number of rows; all rows if there are no more.
         measures: names of the objectives.
-        offset: `[M]` float, added to the objectives, which then have a logarithm.
+        offset: `[M]` float, added to the objectives before their logarithms are taken.
     """
     if count >= len(objectives):
         return list(range(len(objectives)))
@@ -172,7 +172,7 @@ def spread(
     distance = np.full(len(values), np.inf)
     for row in chosen:
         distance = np.minimum(distance, np.linalg.norm(values - values[row], axis=1))
-    distance[chosen] = -1.0  # equal designs are not taken twice
+    distance[chosen] = -1.0  # no row is taken twice, even where designs are equal
     while len(chosen) < count:
         chosen.append(int(np.argmax(distance)))
         distance = np.minimum(distance, np.linalg.norm(values - values[chosen[-1]], axis=1))
@@ -181,7 +181,7 @@ def spread(
 
 
 def _jointly(results: Sequence[Result], rows: list[Part], measures: Sequence[str]) -> list[Part]:
-    """Adds how many designs of each result no design of another one with the same workload dominates."""
+    """Adds how many designs of each result are not dominated by another result with the same workload."""
     values = [result.over(measures) for result in results]
     for k, row in enumerate(rows):
         others = [v for i, v in enumerate(values) if i != k and results[i].workload == results[k].workload]
@@ -190,12 +190,12 @@ def _jointly(results: Sequence[Result], rows: list[Part], measures: Sequence[str
 
 
 def _dominated(own: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """`[N]` bool, which of `own` some of `others` dominate."""
+    """Returns `[N]` bool: which rows of `own` are dominated by a row of `others`."""
     return np.asarray([bool(((others <= row).all(axis=1) & (others < row).any(axis=1)).any()) for row in own], bool)
 
 
 def _digits(values: Iterable[float] | np.ndarray, digits: int = 6) -> list[float]:
-    """Numbers of so many digits."""
+    """Rounds numbers to so many significant digits."""
     return [float(f"{float(value):.{digits}g}") for value in values]
 
 
@@ -238,7 +238,7 @@ def _certified(certificate: Certificate | None) -> list[tuple[str, str]]:
 
 
 def _column(values: Sequence[object]) -> list[object]:
-    """A column of the table: numbers where all are numbers, else texts."""
+    """Returns a column of the table: numbers if all values are numbers, else texts."""
     numbers = [value for value in values if isinstance(value, int | float)]
     if len(numbers) == len(values):
         return [int(v) if float(v).is_integer() and abs(v) < 2**53 else v for v in _digits(numbers, 7)]
@@ -246,7 +246,7 @@ def _column(values: Sequence[object]) -> list[object]:
 
 
 def _bounds(certificate: Certificate, objectives: np.ndarray) -> list[Part]:
-    """The three curves as corners of staircases, as far as the front's surroundings reach."""
+    """Returns the three curves as corners of staircases, cut off at a factor `_ROOM` beyond the front."""
     low, high = objectives.min(axis=0) / _ROOM, objectives.max(axis=0) * _ROOM
     curves = []
     for axes in _PROJECTIONS:
@@ -260,20 +260,20 @@ def _bounds(certificate: Certificate, objectives: np.ndarray) -> list[Part]:
 
 
 def _corners(curve: Staircase, top: float, right: float) -> tuple[np.ndarray, np.ndarray]:
-    """Corners of a falling staircase that comes down from `top` and goes on to `right`, both coordinates."""
+    """Returns x and y of the corners of a falling staircase that starts at `top` and goes on to `right`."""
     x = np.append(np.repeat(curve.at, 2), max(right, curve.at[-1]))
     y = np.concatenate([[max(top, curve.least[0])], np.repeat(curve.least, 2)])
     return x, y
 
 
 def _roof(roof: Roof) -> Part:
-    """A roof, whose bandwidth is None where nothing limits it."""
+    """Returns a roof as plain data; its bandwidth is None if it is unlimited."""
     bandwidth = _digits([roof.bandwidth])[0] if np.isfinite(roof.bandwidth) else None
     return {"peak": roof.peak, "bandwidth": bandwidth, "resource": roof.resource}
 
 
 class _Details:
-    """Designs of one result, told whole; loop nests and layers are told once."""
+    """The designs of one result that are shown in detail; `shared` holds their loop nests and layers once."""
 
     def __init__(self, result: Result):
         self.evaluated = result.evaluated
@@ -281,7 +281,7 @@ class _Details:
         self.moved: list[tuple[float, float, float]] = []
 
     def add(self, index: int, design: str) -> Part:
-        """One design; notes the loop nests that it uses."""
+        """Returns one design, and records the loop nests that it uses."""
         evaluated = self.evaluated
         assert evaluated is not None
         genes, report = jax.tree.map(lambda leaf: np.asarray(leaf)[index], (evaluated.designs, evaluated.reports))
@@ -340,7 +340,7 @@ class _Details:
         }
 
     def _floor(self, chiplets: int) -> Part:
-        """Where chiplets and interfaces stand on the mesh, `[x, y]` each."""
+        """Returns the places of chiplets and interfaces on the mesh, `[x, y]` each."""
         assert self.evaluated is not None
         columns = mesh_columns(chiplets)
         return {
@@ -350,7 +350,7 @@ class _Details:
         }
 
     def shared(self) -> Part:
-        """What the designs have in common."""
+        """Returns what the designs have in common: networks, templates, layers, and the loop nests recorded so far."""
         if self.evaluated is None:
             return {"networks": [], "templates": [], "parts": list(ENERGY_PARTS), "layers": [], "nests": []}
         application, templates = self.evaluated.application, self.evaluated.templates

@@ -1,7 +1,7 @@
-"""One HTML page out of what a report says: data, charts, plotting library and script inside, nothing from elsewhere.
+"""Assembles a report as one HTML page that holds its data, charts, plotting library and script.
 
-The data are compressed and in base64, so that no text of a file can end a tag; the page writes them as text alone. A
-content security policy lets the page run its own two scripts, known by their hashes, and fetch nothing.
+The data are compressed and base64-encoded, so that no text from a file can close a tag; the page writes them as text
+only. A content security policy lets the page run its own two scripts, known by their hashes, and fetch nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCRIPTS = ("roofline.js", "page.js")
 
 @functools.cache
 def plotting_library() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, which gives the page `vegaEmbed`.
+    """Returns Vega, Vega-Lite and Vega-Embed as one script, which defines `vegaEmbed` in the page.
 
     Raises:
         InputError: the package that holds them is not installed.
@@ -40,20 +40,20 @@ def plotting_library() -> str:
             remedy='install it: pip install "mohamjax[report]"',
         ) from None
     script = vl_convert.javascript_bundle(snippet=_SNIPPET)
-    if re.search(r"</script|<!--", script, re.IGNORECASE):  # would end the tag that it stands in, or open a comment
+    if re.search(r"</script|<!--", script, re.IGNORECASE):  # would close its tag or open a comment
         raise RuntimeError("the plotting library cannot stand in a page as it is")
     return script
 
 
 def page(contents: Contents, title: str) -> str:
-    """The report.
+    """Returns the report as one HTML page.
 
     Args:
-        contents: from `contents`.
-        title: of the page.
+        contents: data from `contents`.
+        title: title of the page.
 
     Returns:
-        HTML; equal contents give equal pages.
+        The HTML; equal contents give equal pages.
 
     Raises:
         InputError: the plotting library is not installed.
@@ -71,7 +71,7 @@ def page(contents: Contents, title: str) -> str:
         "data": _base64(gzip.compress(text.encode(), compresslevel=6, mtime=0)),
     }
     out = []
-    for piece in _asset("page.html").split("{{"):  # in one pass: what is filled in is not looked at again
+    for piece in _asset("page.html").split("{{"):  # in one pass: inserted texts are not searched again
         name, closed, rest = piece.partition("}}")
         out.append(filled[name] + rest if closed else piece)
     return "".join(out)

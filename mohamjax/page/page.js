@@ -1,11 +1,11 @@
-/* The report's page: unpacks the data, joins charts and tables. Texts of files become text nodes and values alone. */
+/* The report's page: unpacks the data, links charts and tables. Texts from files only become text nodes and values. */
 (async () => {
   "use strict";
   const $ = (id) => document.getElementById(id);
   const SIGNS = ["●", "▲", "■", "◆", "✚", "▼", "▶", "◀"];
   const COLOURS = ["#4c78a8", "#f58518", "#e45756", "#72b7b2", "#54a24b", "#eeca3b", "#b279a2", "#ff9da6", "#9d755d", "#bab0ac"];
   const PAGE = 50;
-  const MANY = 1500; // marks from which a canvas is quicker than SVG
+  const MANY = 1500; // number of marks from which a canvas is faster than SVG
 
   // ---------------------------------------------------------------- the data
 
@@ -77,7 +77,7 @@
     if (name.startsWith("n_")) return name.slice(2);
     const objective = report.objectives.find((one) => one.column === name);
     if (objective) return objective.label;
-    return (unit(name) ? name.replace(/_[A-Za-z0-9]+$/, "") : name).replaceAll("_", " "); // values have their unit
+    return (unit(name) ? name.replace(/_[A-Za-z0-9]+$/, "") : name).replaceAll("_", " "); // each value has its unit
   }
 
   const sign = (r) => {
@@ -154,7 +154,7 @@
   const NUMBER = "([-+]?(?:\\d+\\.?\\d*|\\.\\d+)(?:e[-+]?\\d+)?)\\s*([pnuµμmkMG]?)(s|J|W|mm2|mm\\^2|mm²)?";
   const LIMIT = new RegExp("^(<=|>=|<|>|=)?\\s*" + NUMBER + "$"), RANGE = new RegExp("^" + NUMBER + "\\s*\\.\\.\\s*" + NUMBER + "$");
 
-  /** A filter as a test of a column's value, null where it is none: limits of numbers, in the column's unit; else texts. */
+  /** Parses a filter to a test of a column's value, null if it is invalid: limits of numbers, in the column's unit; else texts. */
   function test(text, name) {
     text = text.trim();
     if (!numeric[name]) {
@@ -246,9 +246,9 @@
 
   const STEPS = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1]];
 
-  /** Where a log axis has labels, as many as have room: in every decade the same, its beginning first; null: elsewhere. */
+  /** Ticks of a log axis, as many as fit, the same in every decade and its beginning first; null for Vega's own ticks. */
   function ticks(low, high) {
-    const room = 46 * Math.log10(high / low) / state.front; // decades under a label
+    const room = 46 * Math.log10(high / low) / state.front; // decades that a label takes
     const gap = (steps) => Math.min(...steps.map((step, i) => Math.log10((steps[i + 1] || 10) / step)));
     const steps = STEPS.find((steps) => gap(steps) >= room) || [1], every = Math.max(1, Math.ceil(room));
     const found = [];
@@ -257,7 +257,7 @@
     return found.length > 1 ? found : null;
   }
 
-  /** Axes fit what the filters leave. */
+  /** Limits and ticks of the axes for the designs that pass the filters. */
   function limits() {
     const found = {};
     for (const name of OBJECTIVES) {
@@ -298,7 +298,7 @@
 
   // ---------------------------------------------------------------- the table
 
-  /** The heading of a column that sorts a table; `sorted` is 1 or -1 where it does so now. */
+  /** A column heading that sorts a table; `sorted` is 1 or -1 if the table is sorted by it now. */
   function title(text, sorted, act) {
     const button = element("button", { type: "button", onclick: act }, ...broken(text));
     return element("th", { scope: "col", "aria-sort": { 1: "ascending", [-1]: "descending" }[sorted] || "none" }, button, { 1: " ▲", [-1]: " ▼" }[sorted] || "");
@@ -365,7 +365,7 @@
     $("page-on").disabled = state.page >= pages - 1;
   }
 
-  /** Goes to the design at a place of the table, on whatever page it is. */
+  /** Goes to the design at a place of the table, on any page. */
   function go(place, focus) {
     if (!state.chosen.length) return;
     const row = state.chosen[Math.max(0, Math.min(place, state.chosen.length - 1))];
@@ -446,7 +446,7 @@
     return best;
   }
 
-  /** Rows of the charts of a design. */
+  /** Data of the charts of a design. */
   function tell(result, design, row) {
     const lanes = design.chiplets.map((chip, k) => k + " " + result.templates[chip.template].name + " (M" + chip.interface + ")");
     const latency = design.start_ns.reduce((most, start, i) => Math.max(most, start + design.length_ns[i]), 0) * 1e-9 || row.latency_s;
@@ -542,7 +542,7 @@
 
   const size = (bytes) => (bytes < 1024 ? plain(bytes, 3) + " B" : plain(bytes / 1024, 3) + " KiB");
 
-  /** What a chiplet is and does in the units of architects. */
+  /** A chiplet in the units of architects: MACs, buffer bytes, TOPS, utilisation, power. */
   function figures(result, design, about, k) {
     const chip = design.chiplets[k], template = result.templates[chip.template];
     const own = about.bars.filter((bar) => bar.lane === about.lanes[k]);
@@ -559,7 +559,7 @@
     };
   }
 
-  /** The chiplets on the mesh, to scale, with the ways of their data to the memory interfaces. */
+  /** The chiplets on the mesh, to scale, with the routes of their data to the memory interfaces. */
   function drawFloor(result, design, about) {
     const { columns, chiplets, interfaces } = design.floor, side = 118, edge = 64;
     const high = Math.max(...chiplets.map(([, y]) => y)) + 1, known = chiplets.map((_, k) => figures(result, design, about, k));
@@ -636,7 +636,7 @@
     ));
   }
 
-  /** Columns of the table of layers: heading, value, and how it is written; texts without the last. */
+  /** Columns of the table of layers: heading, value, and format of numbers; texts have no format. */
   const LAYERS = [
     ["layer", (bar) => bar.layer], ["network", (bar) => bar.network], ["chiplet", (bar) => bar.lane],
     ["start", (bar) => bar.start, (v) => si(v, "s", 5)], ["takes", (bar) => bar.end - bar.start, (v) => si(v, "s")],
@@ -649,7 +649,7 @@
     listLayers(0);
   }
 
-  /** The table of layers in the order of a column (at first: of the networks), with one of them picked. */
+  /** Writes the table of layers, sorted by a column (at first in the order of the networks), with one layer picked. */
   function listLayers(picked) {
     const { about, by, turn } = state.layers;
     const bars = by === null ? about.bars : [...about.bars].sort((a, b) => compare(LAYERS[by][1](a), LAYERS[by][1](b), turn));

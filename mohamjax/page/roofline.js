@@ -1,4 +1,4 @@
-/* Rooflines as SVG, and what they share with the page: shapes. Names out of files become text nodes and values alone. */
+/* Rooflines as SVG, and `shape`, which the page uses too. Names from files only become text nodes and values. */
 "use strict";
 
 /** An SVG element. */
@@ -12,7 +12,7 @@ function shape(tag, properties, ...children) {
 /**
  * A figure for every chiplet, on log axes that are the same for all.
  * panels: caption, peak [MACs per cycle], bandwidth [bytes per cycle, null: unlimited], decades [[x, x], [y, y]], and
- * layers with number, name, colour, intensity, rate and told (pairs of texts). picked(number) is called for a layer.
+ * layers with number, name, colour, intensity, rate and told (pairs of texts). picked(number) is called for a chosen layer.
  */
 function rooflines(panels, picked) {
   const WIDTH = 400, HEIGHT = 270, LEFT = 46, RIGHT = 12, TOP = 14, FOOT = 40;

@@ -1,4 +1,4 @@
-"""Figures."""
+"""Matplotlib figures of searches, designs and mappings."""
 
 from mohamjax.plot.design import area_shares, energy_breakdown, gantt
 from mohamjax.plot.front import Front, convergence, front_projections

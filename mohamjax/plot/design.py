@@ -31,8 +31,8 @@ from mohamjax.plot.style import (
 from mohamjax.schedule.view import ENERGY_PARTS, DesignView
 
 _INCH_PER_ROW = 0.36
-_BAR = 0.84  # height of a bar, of the height of its row
-_BLACK = 0.5  # height of the black of a bar that stands still, of the height of the bar
+_BAR = 0.84  # height of a bar, as a share of its row
+_BLACK = 0.5  # height of the black in a bar that stands still, as a share of the bar
 _NAME_SIZE = 5.5
 
 
@@ -41,7 +41,7 @@ def _heading(figure: Figure, view: DesignView, title: str, what: str) -> None:
 
 
 def _rows(axes: Axes, view: DesignView, *, interfaces: bool) -> None:
-    """Chiplets as rows, the first on top."""
+    """Labels the rows by chiplet, the first on top."""
     labels: list[str] = []
     for k, chiplet in enumerate(view.chiplets):
         label = f"{k} {clean(chiplet.template, 24)}"
@@ -54,12 +54,12 @@ def _rows(axes: Axes, view: DesignView, *, interfaces: bool) -> None:
 def _note(
     axes: Axes, text: str, spot: tuple[float, float], coordinates: str | tuple[str, str], *, size: float, color: str
 ) -> None:
-    """Text just right of a spot."""
+    """Writes a text just right of a spot."""
     axes.annotate(text, spot, (5, 0), coordinates, textcoords="offset points", va="center", size=size, color=color)
 
 
 def _box(start: float, end: float, row: int, share: float = 1.0) -> list[tuple[float, float]]:
-    """Corners of a bar in a row, or of the lower share of one."""
+    """Returns the corners of a bar in a row, or of the lower `share` of the bar."""
     top, bottom = row + _BAR * (0.5 - share), row + _BAR / 2
     return [(start, top), (end, top), (end, bottom), (start, bottom)]
 
@@ -91,10 +91,10 @@ def _boxes(
 
 @styled
 def gantt(view: DesignView, *, title: str) -> Figure:
-    """Draws the schedule of a design: chiplets as rows, networks as colours, what is slowed in black.
+    """Draws the schedule of a design: chiplets as rows, networks as colours, slowed layers in black.
 
-    Black rises from the foot of a bar with the share of speed that bandwidth costs the layer. Layers are named where
-    the name fits into the bar. The row's right end says how much of the time the chiplet is busy.
+    The black part of a bar is the taller, the more speed the layer loses to bandwidth. Layers are named where the name
+    fits into the bar. The text right of a row says for what share of the time the chiplet is busy.
 
     Args:
         view: the design.
@@ -138,7 +138,7 @@ def gantt(view: DesignView, *, title: str) -> Figure:
     for n in range(len(view.networks)):
         colour, hatch = fill(n)
         own = [bar for bar in view.bars if bar.network == n]
-        # Anti-aliased, bars narrower than a pixel would fade; unwidened, they would vanish.
+        # Bars are widened to a pixel: narrower ones would fade with anti-aliasing and vanish without.
         boxes = [
             _box(bar.start_s * factor, max(bar.end_s * factor, bar.start_s * factor + pixel), bar.chiplet)
             for bar in own
@@ -178,14 +178,14 @@ def gantt(view: DesignView, *, title: str) -> Figure:
 
 
 def _stack(axes: Axes, rows: Sequence[Sequence[tuple[float, ColorType]]], unit: str) -> None:
-    """Stacked horizontal bars of (value, colour), with the total and its share at the end of each."""
+    """Draws stacked horizontal bars of (value, colour), with the total and its share at the end of each."""
     totals = [sum(value for value, _ in row) for row in rows]
     whole = sum(totals)
     factor, written = si(totals, unit)
     for k, row in enumerate(rows):
         left = 0.0
         for value, colour in row:
-            # A border would eat what is hardly wider than itself.
+            # A border would hide a part that is hardly wider than the border.
             border = 0.4 if value > 0.01 * max(totals) else 0.0
             axes.barh(k, value * factor, 0.72, left, color=colour, edgecolor="white", linewidth=border, zorder=2)
             left += value * factor
@@ -198,7 +198,7 @@ def _stack(axes: Axes, rows: Sequence[Sequence[tuple[float, ColorType]]], unit: 
 
 
 def _template_colours(view: DesignView) -> dict[str, dict[str, tuple[float, float, float]]]:
-    """Colour of every part of every template in use: the template's own colour, paler from the MACs outward."""
+    """Returns the colour of every part of every template in use: the template's, paler from the MACs outward."""
     out: dict[str, dict[str, tuple[float, float, float]]] = {}
     for t, template in enumerate(view.templates):
         chiplets = [c for c in view.chiplets if c.template == template]
@@ -211,7 +211,7 @@ def _template_colours(view: DesignView) -> dict[str, dict[str, tuple[float, floa
 
 @styled
 def area_shares(view: DesignView, *, title: str) -> Figure:
-    """Draws the area of every chiplet, by MACs and levels of its memory; the colour is its template's.
+    """Draws the area of every chiplet by MACs and memory levels, in the colour of its template.
 
     Args:
         view: the design.
@@ -244,7 +244,7 @@ def area_shares(view: DesignView, *, title: str) -> Figure:
 
 @styled
 def energy_breakdown(view: DesignView, *, title: str) -> Figure:
-    """Draws where the energy of a design goes, per chiplet: what its layers spend on it, in DRAM and on the way there.
+    """Draws the energy of a design by chiplet: what its layers spend on the chiplet, in DRAM and on the way there.
 
     Args:
         view: the design.

@@ -1,4 +1,4 @@
-"""Figures of a whole search: its front and how it got there."""
+"""Figures of a whole search: its front and its convergence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.text import plural
 
 _PANELS = {3: ((0, 1, 2), (0, 2, 1), (1, 2, 0)), 2: ((0, 1, None),)}
-"""By the number of objectives: those on x, on y and in colours."""
+"""Objectives on x, on y and in colour of each panel, by the number of objectives."""
 
 _MARKERS, _KNEE = ("^", "v", "s"), "*"
 _HYPERVOLUME, _SIZE = "#0072B2", "#D55E00"
@@ -39,9 +39,9 @@ class Front:
         area_mm2: `[N]` float, finite and not negative [mm^2].
         chiplets: `[N]` int, chiplets of each design, or None.
         design_ids: names of the designs; default their numbers.
-        measures: names of the objectives that the front is over.
-        values: `[N, M]` float, these objectives where they are others than latency, energy and area.
-        offsets: `[M]`, what is added to them before their logarithms are taken; default 0.
+        measures: names of the objectives of the front.
+        values: `[N, M]` float, the objectives if they are not latency, energy and area.
+        offsets: `[M]`, added to the objectives before their logarithms are taken; default 0.
     """
 
     latency_s: np.ndarray
@@ -68,7 +68,7 @@ class Front:
 
     @property
     def objectives(self) -> np.ndarray:
-        """`[N, M]` float: latency [s], energy [J], area [mm^2], or what else the front is over."""
+        """`[N, M]` float: latency [s], energy [J] and area [mm^2], or the other objectives of the front."""
         if self.measures != DEFAULT:
             return np.asarray(self.values, float)
         return np.stack([np.asarray(v, float) for v in (self.latency_s, self.energy_J, self.area_mm2)], axis=-1)
@@ -79,7 +79,7 @@ class Front:
 
 
 def roles_by_row(rows: abc.Mapping[str, int]) -> dict[int, list[str]]:
-    """The other way round: every landmark's row with all its roles, in the order of `ROLES`."""
+    """Inverts roles to rows: returns all roles of each landmark's row, in the order of `ROLES`."""
     return {row: [role for role in rows if rows[role] == row] for row in dict.fromkeys(rows.values())}
 
 
@@ -90,7 +90,7 @@ def _spans_decade(values: np.ndarray) -> bool:
 
 
 def axis_limits(values: np.ndarray) -> tuple[float, float]:
-    """Limits with a margin; around a single value 5 % to both sides, so that ticks stay short."""
+    """Returns limits with a margin: 5 % on both sides of a single value, so that ticks stay short."""
     low, high = float(values.min()), float(values.max())
     if _spans_decade(values):
         margin = (high / low) ** 0.06
@@ -100,7 +100,7 @@ def axis_limits(values: np.ndarray) -> tuple[float, float]:
 
 
 def scale_axis(axes: Axes, which: str, values: np.ndarray, label: str, floor: float | None = None) -> None:
-    """Scale, limits and label of one axis; it shows `floor` too, unless that takes more than a third of it."""
+    """Sets scale, limits and label of an axis, and extends it down to `floor`, by at most a third of the whole axis."""
     low, high = limits = axis_limits(values)
     if floor is not None and floor < values.min():
         log = _spans_decade(values)
@@ -117,7 +117,7 @@ def scale_axis(axes: Axes, which: str, values: np.ndarray, label: str, floor: fl
 
 
 def _sizes(chiplets: np.ndarray | None, count: int) -> np.ndarray:
-    """Marker areas [points^2] that grow with the number of chiplets."""
+    """Returns marker areas [points^2] that grow with the number of chiplets."""
     return np.full(count, 26.0) if chiplets is None else _size_of(np.asarray(chiplets, float))
 
 
@@ -126,20 +126,20 @@ def _size_of(chiplets: np.ndarray) -> np.ndarray:
 
 
 def _beyond(limits: tuple[float, float], scale: str) -> tuple[float, float]:
-    """A little beyond the limits of an axis to both sides."""
+    """Returns limits beyond those of an axis on both sides."""
     low, high = limits
     return (low / 2, high * 2) if scale == "log" else (2 * low - high, 2 * high - low)
 
 
 def _certified(axes: Axes, curve: Staircase, *, swapped: bool = False) -> None:
-    """Draws the line that no design is beyond, and shades what is; the axes have their scales and limits.
+    """Draws the line beyond which no design lies, and shades the area beyond it.
 
     Args:
-        axes: where to.
-        curve: in the units of the axes.
-        swapped: the curve's first objective is y.
+        axes: axes with their final scales and limits.
+        curve: the line, in the units of the axes.
+        swapped: whether the curve's first objective is on y.
     """
-    # From above the first step to the right of the last one.
+    # The line runs from above the first step to the right of the last one.
     x = np.append(np.repeat(curve.at, 2), np.inf)
     y = np.append(np.inf, np.repeat(curve.least, 2))
     if swapped:
@@ -154,7 +154,7 @@ def _certified(axes: Axes, curve: Staircase, *, swapped: bool = False) -> None:
 
 
 def _curve(curves: FrontCurves, x: int, y: int) -> tuple[Staircase, tuple[int, int]]:
-    """The curve of a pair of objectives, and which of them its columns are."""
+    """Returns the curve of a pair of objectives, and which objectives its two columns are."""
     return {
         (0, 1): (curves.energy_of_latency, (0, 1)),
         (0, 2): (curves.latency_of_area, (2, 0)),
@@ -166,14 +166,14 @@ def _curve(curves: FrontCurves, x: int, y: int) -> tuple[Staircase, tuple[int, i
 def front_projections(front: Front, *, title: str, certificate: Certificate | None = None) -> Figure:
     """Draws a front on its three planes, coloured by the third objective (MOHaM, Figures 7 to 9).
 
-    An axis or a colour bar is logarithmic where it spans a decade or more. The landmarks of `landmarks` have marks
-    of their own, which the legend explains with their objectives; the size of a point is its number of chiplets.
+    An axis or a colour bar is logarithmic where it spans a decade or more. The landmarks have marks of their own, which
+    the legend explains with their objectives; points grow with the number of chiplets.
 
     Args:
         front: the designs.
         title: scenario and budget.
-        certificate: draws the bounds of each pair of objectives too, and says how much of what they leave the front
-            has.
+        certificate: bounds to draw for each pair of objectives; the title then states the share of the hypervolume
+            within them that the front has.
     """
     kinds = [measure_named(name) for name in front.measures]
     planes = _PANELS[len(kinds)]

@@ -22,19 +22,19 @@ _DECADES = 20.0  # bars over more than this factor are drawn on a logarithmic ax
 
 @dataclasses.dataclass(frozen=True)
 class JobView:
-    """One schedule as its figures need it; N jobs, A accelerators.
+    """The data of one schedule that its figures show; N jobs, A accelerators.
 
     Attributes:
-        method: its name.
+        method: name of the method.
         accelerators: A names.
-        tenants: N names; one colour each.
+        tenants: tenant of each job; every tenant has a colour.
         start: `[N]` float [time units].
         end: `[N]` float [time units].
         duration: `[N]` float, without stalls [time units].
-        bytes: `[N]` float.
-        accelerator: `[N]` int.
-        bandwidth: what all share [bytes per time unit].
-        unit: of time.
+        bytes: `[N]` float, traffic of each job.
+        accelerator: `[N]` int, of each job.
+        bandwidth: bandwidth that all accelerators share [bytes per time unit].
+        unit: unit of time.
     """
 
     method: str
@@ -55,7 +55,7 @@ class JobView:
 
 
 def _scaled(most: float, unit: str) -> tuple[float, str]:
-    """Factor and name of a unit in which this many are at most 1000; as it is where there is no unit."""
+    """Returns the factor to, and the name of, a unit with prefix for values up to `most`; an empty unit stays."""
     if not unit:
         return 1.0, unit
     for size, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -69,7 +69,7 @@ def _in(unit: str) -> str:
 
 
 def _tenant_colours(tenants: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-    """Index of each job's colour, and the labels: the most frequent tenants, then all others as one."""
+    """Returns `[N]` index of each job's colour, and the labels: the most frequent tenants, then all others as one."""
     names, counts = np.unique(np.asarray(tenants, dtype=object).astype(str), return_counts=True)
     frequent = [str(names[i]) for i in np.argsort(-counts, kind="stable")[:_OTHERS]]
     index = {name: i for i, name in enumerate(frequent)}
@@ -83,12 +83,12 @@ def _tenant_colours(tenants: Sequence[str]) -> tuple[np.ndarray, list[str]]:
 def job_gantt(view: JobView, *, title: str) -> Figure:
     """Draws a schedule over the bandwidth that it uses (G#, Figure 13).
 
-    Accelerators are rows, tenants colours; a stretch in which bandwidth slows the jobs is paler, the paler the slower.
-    Below stands what flows through the shared link, with its limit, and what the running jobs ask for.
+    Accelerators are rows, tenants colours; the more bandwidth slows a job, the paler its bar. Below are the traffic
+    through the shared link, its limit, and the bandwidth that the running jobs ask for.
 
     Args:
         view: the schedule.
-        title: of the figure.
+        title: title of the figure.
     """
     rows = len(view.accelerators)
     figure = new_figure(11.0, 3.0 + _INCH_PER_ROW * max(rows, 4))
@@ -112,7 +112,7 @@ def job_gantt(view: JobView, *, title: str) -> Figure:
     for j, where in enumerate(view.accelerator):
         spans = np.flatnonzero(seen.rate[:, j] > 0)
         base, hatch = fill(int(colour_of[j]))
-        # Neighbouring stretches of nearly one rate are one box, or thousands would be drawn.
+        # Adjacent stretches with nearly the same rate become one box, or thousands would be drawn.
         level = np.round(slow[spans] * 8) / 8
         for part in np.split(np.arange(len(spans)), np.flatnonzero(np.diff(level)) + 1):
             if not len(part):
@@ -174,11 +174,11 @@ def job_convergence(
     """Draws the best value so far against the evaluations, for every method that searches.
 
     Args:
-        histories: per method (evaluations so far, best value so far); values may be infinite at first.
+        histories: by method, (evaluations so far, best value so far); values may be infinite at first.
         bound: lower bound of the value, or None.
         label: what the value is.
-        unit: of the value; may be empty.
-        title: of the figure.
+        unit: unit of the value; may be empty.
+        title: title of the figure.
     """
     figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
@@ -216,11 +216,11 @@ def method_bars(values: abc.Mapping[str, float], *, bound: float | None, label: 
     """Draws one bar per method, the best on top, with the distance to the bound.
 
     Args:
-        values: per method; finite.
+        values: finite value by method.
         bound: lower bound, or None.
         label: what the value is.
-        unit: of the value; may be empty.
-        title: of the figure.
+        unit: unit of the value; may be empty.
+        title: title of the figure.
     """
     names = sorted(values, key=lambda name: values[name])
     figure = new_figure(7.5, 1.1 + 0.26 * len(names))

@@ -38,7 +38,7 @@ class MappingSet:
 
 
 def relative_position(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Height of logarithms between those of the limits; in the middle where all are equal."""
+    """Returns the height of values between their limits on a log axis, 0 to 1; 0.5 where the limits are equal."""
     values, low, high = (np.log(np.maximum(x, np.finfo(float).tiny)) for x in (values, low, high))
     span = high - low
     return np.where(span > 1e-9, (values - low) / np.where(span > 1e-9, span, 1), 0.5)
@@ -48,14 +48,14 @@ def relative_position(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> 
 def parallel_coordinates(sets: Sequence[MappingSet], *, title: str, latency: str = "on-chip") -> Figure:
     """Draws sets as parallel coordinates: a panel per layer and template, a line per mapping.
 
-    Axes are logarithmic, smaller is lower, and the panels of one layer share their limits, which stand at the ends of
-    the axes. Of a large set the 30 fastest mappings are drawn, and the extremes, which are coloured. Marks are broken
-    lines.
+    Axes are logarithmic, smaller is lower, and the panels of one layer share their limits, which are written at the
+    ends of the axes. Of a large set, the 30 fastest mappings and the extremes are drawn; the extremes are coloured.
+    Marks are dashed or dotted lines.
 
     Args:
-        sets: one or more sets; layers are the rows of the figure, templates its columns, in the order met.
+        sets: one or more sets; layers are the rows of the figure, templates its columns, in order of appearance.
         title: what was mapped.
-        latency: what the latencies count.
+        latency: kind of latency, for the title.
     """
     if not sets:
         raise ValueError("there is no set to draw")

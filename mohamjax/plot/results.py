@@ -20,7 +20,7 @@ _FIGURES = {"gantt": gantt, "area": area_shares, "energy": energy_breakdown, "ro
 
 
 def front_of(evaluated: Evaluated) -> Front:
-    """The front of designs in memory, numbered as they stand."""
+    """Returns the front of designs in memory, named by their row numbers."""
     latency, energy, area = np.asarray(evaluated.reports.objectives, float).T
     chiplets = (np.asarray(evaluated.designs.template) >= 0).sum(axis=1)
     values = None if evaluated.measures == DEFAULT else evaluated.objectives
@@ -38,23 +38,23 @@ def result_figures(
     history: Sequence[abc.Mapping[str, float]] | None = None,
     certificate: Certificate | Callable[[], Certificate | None] | None = None,
 ) -> Iterator[tuple[str, Figure]]:
-    """Draws `gantt`, `area`, `energy` and `roofline` of the landmarks, `front`, and `convergence` where it is known.
+    """Draws `gantt`, `area`, `energy` and `roofline` of the landmarks, `front` and, with a history, `convergence`.
 
     Args:
         front: the front, at least one design.
-        view: what is drawn of a design, by its row.
+        view: returns the view of a design by its row.
         title: scenario and budget.
         history: rows with the columns of `history.csv`.
-        certificate: bounds to draw beside the front; or what gives them, asked when all else is drawn.
+        certificate: bounds to draw with the front, or a function that returns them, called after all else is drawn.
 
     Yields:
-        Names, e.g. `gantt_knee`, and figures; one with several roles comes by the name of each.
+        Names, e.g. `gantt_knee`, and figures; that of a design with several roles comes once for each role.
     """
     rows = roles_by_row(landmarks(front.objectives, front.measures, front.offsets))
     chosen = [(view(row), roles) for row, roles in rows.items()]
     kinds = [measure_named(name) for name in front.measures]
     files = [kind.key for kind in kinds]
-    # Two networks whose names differ in punctuation alone.
+    # Networks whose names differ only in punctuation have equal keys.
     files = [name if files.count(name) == 1 else f"{name}_{i}" for i, name in enumerate(files)]
     file_of_role = {**{kind.role: name for kind, name in zip(kinds, files, strict=True)}, "knee": "knee"}
     for one, roles in chosen:

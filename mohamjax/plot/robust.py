@@ -1,4 +1,4 @@
-"""The figure of a robust search: what its packages pay on every model beside those made for the nominal model alone."""
+"""The figure of a robust search: its packages on every model, beside those made for the nominal model alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROLES = {"all": "searched for", "nominal": "nominal", "searched": "searched", "
 
 @styled
 def price_figure(comparisons: Sequence[Comparison], *, title: str) -> Figure:
-    """Draws for every model latency times energy over area: all packages, and the least up to each area.
+    """Draws latency times energy over area for every model: all packages, and the least up to each area.
 
     Args:
         comparisons: one for each model, at least one.

@@ -1,4 +1,4 @@
-"""Rooflines of a design's chiplets: how fast layers run, over what they compute with a byte from off the chiplet."""
+"""Rooflines of a design's chiplets: MACs per cycle of the layers over their MACs per off-chip byte."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _INCHES = 3.3, 2.6
 def rooflines(view: DesignView, *, title: str) -> Figure:
     """Draws the roofline of every chiplet, and its layers as points in the colours of their networks.
 
-    All chiplets have the same axes. The roof is what the chiplet's way to the memory brings, and level from where all
-    its MACs work. Markers tell networks apart too.
+    All chiplets have the same axes. The roof rises with the bandwidth between chiplet and memory, and is level where
+    all MACs of the chiplet work. Markers distinguish the networks too.
 
     Args:
         view: the design.
@@ -81,7 +81,7 @@ def rooflines(view: DesignView, *, title: str) -> Figure:
     height = figure.get_figheight()
     legend_below(figure, [handles[n] for n in shown], [clean(view.networks[n], 40) for n in shown])
     heading(figure, title, f"rooflines of design {clean(view.design_id, 60)}: {objectives_text(view.objectives)}")
-    # Margins in inches: finding them by a layout would take longer than drawing all else.
+    # Margins in inches: a layout engine would take longer to find them than all else to draw.
     wide, high = figure.get_size_inches()
     figure.subplots_adjust(
         left=0.75 / wide, right=1 - 0.2 / wide, bottom=(0.6 + high - height) / high, top=1 - 0.75 / high,

@@ -48,11 +48,11 @@ _STYLE = {
     "grid.color": "0.88",
     "grid.linewidth": 0.6,
     "svg.fonttype": "path",
-    "svg.hashsalt": "mohamjax",  # element names of an SVG would be random
+    "svg.hashsalt": "mohamjax",  # without it, element names of an SVG are random
 }
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-"""Okabe and Ito's colours for the colour-blind, without black, which marks what is slowed."""
+"""Okabe and Ito's colours for the colour-blind, without black, which marks slowed layers."""
 
 _HATCHES = ("", "////", "....", "xxxx")
 
@@ -72,7 +72,7 @@ def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size [inches] on an Agg canvas; nothing is registered with pyplot."""
+    """Returns an empty figure of this size [inches] on an Agg canvas; nothing is registered with pyplot."""
     figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -82,19 +82,19 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def fill(index: int) -> tuple[str, str]:
-    """Colour and hatch of the index-th of many things: the hatch changes where the colours start again."""
+    """Returns the colour and hatch of the index-th of many things; the hatch changes when the colours repeat."""
     return PALETTE[index % len(PALETTE)], _HATCHES[index // len(PALETTE) % len(_HATCHES)]
 
 
 def shade(colour: str, lightness: float) -> tuple[float, float, float]:
-    """Mixes a colour with white (lightness 1) or leaves it (0); below 0 with black."""
+    """Mixes a colour with white (lightness up to 1) or black (down to -1); returns red, green and blue, 0 to 1."""
     rgb = np.asarray(to_rgb(colour))
     mixed = rgb + (1 - rgb) * lightness if lightness >= 0 else rgb * (1 + lightness)
     return float(mixed[0]), float(mixed[1]), float(mixed[2])
 
 
 def ink(colour: str | tuple[float, float, float]) -> str:
-    """Black or white, whichever is easier to read on a colour."""
+    """Returns black or white, whichever is easier to read on a colour."""
     return "black" if float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114))) > 0.5 else "white"
 
 
@@ -104,25 +104,25 @@ _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, 
 
 
 def si(values: Iterable[float], unit: str) -> tuple[float, str]:
-    """Factor and unit with SI prefix that bring the largest value to 1..1000.
+    """Returns the factor and the unit with SI prefix that bring the largest value to 1..1000.
 
     Args:
         values: in `unit`.
         unit: `s` and `J` take prefixes, everything else stays as it is.
 
     Returns:
-        What to multiply values with, and the unit to write.
+        The factor for the values, and the unit to write.
     """
     most = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
     if unit not in ("s", "J") or most == 0:
         return 1.0, unit
-    # What is next to a unit is written 1.00 of it, not 1000 of the one below.
+    # A value just below a unit is written as 1.00 of it, not as 1000 of the next smaller unit.
     size, prefix = next((p for p in _PREFIXES if most >= 0.9995 * p[0]), _PREFIXES[-1])
     return 1.0 / size, prefix + unit
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value with its unit for people: `5.31 ms`."""
+    """Formats a value with its unit: `5.31 ms`."""
     factor, name = si([value], unit)
     scaled = float(f"{value * factor:.3g}")
     digits = 0 if scaled == 0 else max(0, 2 - math.floor(math.log10(abs(scaled))))
@@ -131,7 +131,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def objectives_text(objectives: Sequence[float], measures: Sequence[str] = DEFAULT) -> str:
-    """Objectives in one line; those other than latency, energy and area by their names."""
+    """Formats objectives in one line; those other than latency, energy and area are named."""
     kinds = [measure_named(name) for name in measures]
     texts = [quantity(value, kind.unit).strip() for value, kind in zip(objectives, kinds, strict=True)]
     named = zip(texts, kinds, strict=True)
@@ -147,9 +147,9 @@ def _font_file() -> FT2Font:
 
 
 def clean(text: object, most: int = 100) -> str:
-    """Text of a user as it can be drawn: on one line, without signs that the font lacks, shortened in its middle.
+    """Makes a user's text fit to draw: on one line, without characters that the font lacks, shortened in the middle.
 
-    Give the artist `parse_math=False` as well, or a dollar sign starts a formula.
+    Also pass `parse_math=False` to the artist, or a dollar sign starts a formula.
     """
     signs = (" " if unicodedata.category(c).startswith("C") or c.isspace() else c for c in str(text))
     line = " ".join("".join(c if _font_file().get_char_index(ord(c)) else "?" for c in signs).split())
@@ -157,7 +157,7 @@ def clean(text: object, most: int = 100) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """Width of a line of text [points]."""
+    """Returns the width of a line of text [points]."""
     if not text:
         return 0.0
     width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(family=_FONT, size=size), False)
@@ -169,7 +169,7 @@ def _number(value: float, _: int | None = None) -> str:
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:
-    """Labels 1-2-5 within a decade or two, whole decades beyond."""
+    """Labels a log axis: 1-2-5 within about two decades, only whole decades beyond."""
     decades = math.log10(high / low)
     steps = (1.0, 2.0, 5.0) if decades < 2.2 else (1.0,)
     axis.set_major_locator(LogLocator(subs=steps, numticks=12 if decades < 2.2 else 6))
@@ -179,12 +179,12 @@ def log_ticks(axis: Axis, low: float, high: float) -> None:
 
 
 def legend_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
-    """A legend under all axes, in as few rows as fit, for which the figure grows in height.
+    """Adds a legend under all axes, in as few rows as fit; the figure grows in height for it.
 
     Args:
         figure: the figure.
         handles: artists.
-        labels: drawn as they are: neither a leading underscore nor a dollar sign means anything.
+        labels: drawn as they are: a leading underscore or a dollar sign has no special meaning.
     """
     size = matplotlib.rcParams["legend.fontsize"]
     widths = np.asarray([text_width(label, size) + 5 * size for label in labels])  # handle and gaps
@@ -207,7 +207,7 @@ def write_labels(legend: Legend, labels: Sequence[str]) -> None:
 
 
 def heading(figure: Figure, *lines: str) -> None:
-    """Title of a figure, one or more lines; empty ones are left out."""
+    """Sets the title of a figure, in one or more lines; empty ones are left out."""
     figure.suptitle("\n".join(clean(line, 150) for line in lines if line), fontsize=10, parse_math=False)
 
 
@@ -215,7 +215,7 @@ def heading(figure: Figure, *lines: str) -> None:
 
 
 def known_format(name: str) -> str:
-    """The format if it is one of `FORMATS`.
+    """Returns the format if it is one of `FORMATS`.
 
     Raises:
         InputError: it is not.
@@ -227,20 +227,19 @@ def known_format(name: str) -> str:
 
 @styled
 def rendered(figure: Figure, kind: str) -> bytes:
-    """A figure as the bytes of a file; equal figures give equal bytes.
+    """Returns a figure as the bytes of a file; equal figures give equal bytes.
 
     Args:
         figure: the figure.
         kind: one of `FORMATS`: PNG with 160 dots per inch, or vectors.
 
     Raises:
-        InputError: it is not.
+        InputError: there is no such format.
     """
     undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     buffer = io.BytesIO()
     if known_format(kind) == "png" and isinstance(figure.canvas, FigureCanvasAgg) and figure.dpi == _DPI:
-        # What `savefig` does, but for a first drawing that is thrown away: it would find the room that layouts take,
-        # and so does drawing.
+        # As `savefig`, without the first drawing, which it throws away: that only runs the layout, and so does this.
         figure.canvas.print_png(buffer, metadata=undated[kind])
     else:
         figure.savefig(buffer, format=kind, dpi=_DPI, metadata=undated[kind])

@@ -21,14 +21,14 @@ _REST = "0.75"
 
 
 def _log(axes: Axes) -> None:
-    """Both axes logarithmic, with few labels in plain numbers."""
+    """Makes both axes logarithmic, with few labels in plain numbers."""
     axes.set(xscale="log", yscale="log")
     for axis in (axes.xaxis, axes.yaxis):
         log_ticks(axis, *axis.get_view_interval())
 
 
 def _legend(figure: Figure) -> None:
-    """One legend of everything that has a label."""
+    """Adds one legend of everything that has a label."""
     shown: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -44,7 +44,7 @@ def hardware_front(objectives: np.ndarray, front: np.ndarray, *, cap: float | No
         objectives: `[N, 3]` float, positive; rows that are not finite are left out.
         front: rows of the front.
         cap: limit on power [W], drawn where it lies among the points.
-        title: of the figure.
+        title: title of the figure.
     """
     figure = new_figure(10.5, 3.6)
     there = np.isfinite(objectives).all(axis=1)
@@ -67,12 +67,12 @@ def hardware_front(objectives: np.ndarray, front: np.ndarray, *, cap: float | No
 def hypervolume_differences(
     series: abc.Mapping[str, tuple[Sequence[float], Sequence[float]]], *, title: str, cost: str = "mappings evaluated"
 ) -> Figure:
-    """Draws how far the front was from the reference front at a cost (UNICO, Figure 5).
+    """Draws the distance to the hypervolume of a reference front over the cost so far (UNICO, Figure 5).
 
     Args:
-        series: by method: cost `[T]` and 1 - HV / HV of the reference `[T]`.
-        title: of the figure.
-        cost: what the cost is.
+        series: cost `[T]` and 1 - HV / HV of the reference `[T]`, by method.
+        title: title of the figure.
+        cost: name of the cost, for the axis.
     """
     figure = new_figure(6.5, 4.2)
     axes = figure.subplots()
@@ -89,12 +89,12 @@ def hypervolume_differences(
 
 @styled
 def bracket_lanes(latency: np.ndarray, generations: np.ndarray, *, title: str) -> Figure:
-    """Draws the curves of the hardware points of a bracket, those that ran to the end in colour (UNICO, Figure 4).
+    """Draws the latencies of the hardware points of a bracket, those that ran to the end in colour (UNICO, Figure 4).
 
     Args:
-        latency: `[H, B]` float, seconds of the networks after each generation; read up to where each stopped.
-        generations: `[H]` int, generations that each had.
-        title: of the figure.
+        latency: `[H, B]` float, latency of the networks [s] after each generation; read up to where each point stopped.
+        generations: `[H]` int, generations that each point ran.
+        title: title of the figure.
     """
     figure = new_figure(6.5, 4.2)
     axes = figure.subplots()
@@ -118,12 +118,12 @@ def bracket_lanes(latency: np.ndarray, generations: np.ndarray, *, title: str) -
 
 @styled
 def surrogate_predictions(predicted: np.ndarray, objectives: np.ndarray, *, title: str) -> Figure:
-    """Draws what the surrogate expected of hardware points against what was measured.
+    """Draws what the surrogate predicted for hardware points against what was measured.
 
     Args:
         predicted: `[N, 2, 3]` float, mean and standard deviation of the logarithms; rows with NaN are left out.
-        objectives: `[N, 3]` float.
-        title: of the figure.
+        objectives: `[N, 3]` float, measured.
+        title: title of the figure.
     """
     figure = new_figure(10.5, 3.6)
     there = np.isfinite(predicted).all(axis=(1, 2)) & np.isfinite(objectives).all(axis=1)
@@ -147,12 +147,12 @@ def surrogate_predictions(predicted: np.ndarray, objectives: np.ndarray, *, titl
 def loop_bounds(groups: abc.Mapping[str, np.ndarray], names: Sequence[str], *, title: str) -> Figure:
     """Draws the distribution of loop bounds over layers, dimension by dimension (UNICO, Figure 7).
 
-    Boxes hold the middle half, whiskers reach to the 5 % at either end, the line is the median, the point the mean.
+    Boxes span the middle half, whiskers the 5th to 95th percentile; the line is the median, the point the mean.
 
     Args:
-        groups: by name of the group: `[L, D]` int, bounds of its layers.
-        names: `[D]`, of the dimensions.
-        title: of the figure.
+        groups: `[L, D]` int, bounds of the layers of each group, by its name.
+        names: `[D]` names of the dimensions.
+        title: title of the figure.
     """
     figure = new_figure(1.2 * len(names) + 1.5, 3.6)
     axes = figure.subplots()

@@ -35,7 +35,7 @@ _FRAGILE, _INTERVAL, _NOTHING = PALETTE[5], "0.62", "0.93"
 
 
 def _name(axis: Axis) -> str:
-    """The parameter as a label, with its unit or as a factor."""
+    """Returns the label of a parameter, with its unit or as a factor."""
     unit = axis.parameter.unit.replace("_per_", "/").replace("_and_", "/").replace("um2", "µm²")
     return f"{axis.parameter.name} [{'×' if axis.factor else unit}]" if axis.factor or unit else axis.parameter.name
 
@@ -47,13 +47,13 @@ def _value(axis: Axis, value: float) -> str:
 
 
 def check_panels(counts: Sequence[int]) -> None:
-    """Complains about a grid that small multiples cannot show.
+    """Checks that small multiples can show a grid.
 
     Args:
-        counts: values of each parameter, in their order.
+        counts: number of values of each parameter, in their order.
 
     Raises:
-        InputError: it makes too many panels.
+        InputError: the grid makes too many panels.
     """
     panels = math.prod(counts[2:])
     if panels > _MOST_PANELS:
@@ -65,7 +65,7 @@ def check_panels(counts: Sequence[int]) -> None:
 
 
 def _least(found: WhatIf) -> np.ndarray:
-    """`[V1, ..., VA, 3]`, the least of each objective over the designs that run; NaN where none does."""
+    """Returns `[V1, ..., VA, 3]` float, the least of each objective over the designs that run; NaN where none does."""
     least = found.grid.min(axis=-2)
     return np.where(np.isfinite(least), least, np.nan)
 
@@ -76,7 +76,7 @@ def _varies(values: np.ndarray) -> bool:
 
 
 def _gaps(found: WhatIf) -> str:
-    """What a reader of a least must know where some designs do not run."""
+    """Returns a note for the title if some variant runs only some designs; else an empty text."""
     there = np.isfinite(found.objectives).all(axis=2).sum(axis=1)
     some = np.any((there > 0) & (there < len(found.names)))
     return "not every design runs on every variant: the least is that of those that do" if some else ""
@@ -95,7 +95,7 @@ def what_if_figures(found: WhatIf, *, title: str) -> list[tuple[str, Figure]]:
 
     Args:
         found: the grid.
-        title: of the figures.
+        title: title of the figures.
 
     Returns:
         Names (`what_if`, or `what_if_latency`, ... of small multiples) and figures.
@@ -126,7 +126,7 @@ def what_if_figures(found: WhatIf, *, title: str) -> list[tuple[str, Figure]]:
 
 
 def _colours(values: np.ndarray, m: int) -> tuple[float, str, Normalize]:
-    """Factor, label and scale of the colours of an objective."""
+    """Returns the factor, the label and the scale of the colours of an objective."""
     good = values[np.isfinite(values)]
     scale, unit = si(good.tolist(), _OBJECTIVES[m][1])
     low, high = (float(good.min()) * scale, float(good.max()) * scale) if good.size else (0.0, 1.0)
@@ -144,7 +144,7 @@ def _bar(figure: Figure, axes: Axes | list[Axes], norm: Normalize, label: str) -
 
 
 def _heat(axes: Axes, both: Sequence[Axis], values: np.ndarray, norm: Normalize) -> None:
-    """One heat map: the first parameter along x, the second along y; `values` `[V1, V2]` in units of the colours."""
+    """Draws a heat map: first parameter along x, second along y; `values` is `[V1, V2]`, in units of the colours."""
     axes.set_facecolor(_NOTHING)  # where no design runs
     mesh = axes.imshow(np.ma.masked_invalid(values.T), origin="lower", aspect="auto", cmap="viridis_r", norm=norm)
     for axis, ticks in ((axes.xaxis, 0), (axes.yaxis, 1)):
@@ -167,7 +167,7 @@ def _explain(figure: Figure, values: np.ndarray) -> None:
 
 
 def _multiples(found: WhatIf, values: np.ndarray, m: int, title: str) -> Figure:
-    """Heat maps over the first two parameters, one for every combination of the others; one scale of colours."""
+    """Draws heat maps over the first two parameters, one per combination of the others, on one scale of colours."""
     first, second, *others = found.axes
     columns = len(others[0].values)
     rows = math.prod(len(axis.values) for axis in others[1:])
@@ -190,7 +190,7 @@ def _multiples(found: WhatIf, values: np.ndarray, m: int, title: str) -> Figure:
 
 
 def _lines(found: WhatIf, shown: Sequence[int], title: str) -> Figure:
-    """Objectives over one parameter: a line for each of a few designs, otherwise least, median and the range."""
+    """Draws objectives over one parameter: a line for each of a few designs, otherwise least, median and range."""
     axis = found.axes[0]
     order = np.argsort(axis.values)
     x = np.asarray(axis.values)[order]
@@ -239,7 +239,7 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
 
     Args:
         found: the sensitivities.
-        title: of the figure.
+        title: title of the figure.
         most: parameters for each objective; those that nowhere reach 1 % of the strongest are left out.
     """
     strong = found.strongest(most)
@@ -291,7 +291,7 @@ def front_under_uncertainty(found: Uncertainty, *, title: str) -> Figure:
 
     Args:
         found: the designs; those that do not run on the hardware as it is are left out.
-        title: of the figure.
+        title: title of the figure.
     """
     runs = np.asarray(np.isfinite(found.nominal).all(axis=1))
     if not runs.any():

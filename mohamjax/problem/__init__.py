@@ -1,4 +1,4 @@
-"""The design problem: networks, templates, technology, package and requirements, and the space of designs it yields."""
+"""The design problem (networks, templates, technology, package, requirements) and the space of designs it yields."""
 
 from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
 from mohamjax.problem.goals import Goals

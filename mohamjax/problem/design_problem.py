@@ -1,6 +1,6 @@
-"""The design problem: networks, templates, technology, package and requirements, held together and checked once.
+"""The design problem: networks, templates, technology, package and requirements in one object, checked once.
 
-Every stage takes it: the layer mapper, the search, bounds, robust search, what-if, files. It yields the space of
+Every stage takes it: the layer mapper, the search, bounds, robust search, what-if, files. It makes the space of
 designs as arrays.
 """
 
@@ -54,10 +54,10 @@ ORDERS = 512
 
 
 def search_keys(seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Keys of a search's mapper, of its random orders and of its generations.
+    """Typed keys for the mapper of a search, for its random orders and for its generations.
 
     Raises:
-        InputError: it is no seed.
+        InputError: `seed` is not valid.
     """
     check_seed(seed)
     mapping, space, generations = jax.random.split(jax.random.key(seed), 3)
@@ -66,21 +66,21 @@ def search_keys(seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 @dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
 class DesignProblem:
-    """What is to be designed, whole and checked: a host object, from which arrays are made.
+    """A complete and checked description of what is to be designed: a host object, from which arrays are made.
 
     Attributes:
         application: the networks that run together.
         templates: sub-accelerator templates to choose from.
         package: package parameters; its `max_tiles` is the number of tiles of every design.
         technology: energy and area tables.
-        requirements: what is demanded of every design.
+        requirements: demands on every design.
         max_chiplets: most chiplets of a design, before the requirements lower it.
-        resolved: the requirements brought together with networks and templates. Its `templates` are those that tables
-            and designs count: the given ones, with the memory of the package, unless the requirements fix chiplets.
+        resolved: the requirements applied to networks and templates. Tables and designs index its `templates`: the
+            given ones with the memory of the package, unless the requirements fix chiplets.
 
     Args:
         application: from `load_scenario` or `load_onnx`; or the name or file of a scenario, or ONNX files.
-        templates: names of packaged templates, YAML files or `Template` objects; one or several; default all packaged.
+        templates: names of packaged templates, YAML files or `Template` objects, one or several; default all packaged.
         package: parameters or a YAML file; default those of `Package()`.
         technology: tables or a file; default the packaged 45 nm.
         requirements: demands or a YAML file; default none.
@@ -89,7 +89,7 @@ class DesignProblem:
     Raises:
         InputError: a file cannot be read; two templates have one name; a layer runs on no template; the requirements
             contradict each other, the templates or the package.
-        TypeError: an argument is of another type.
+        TypeError: an argument has a wrong type.
 
     Examples:
         >>> from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
@@ -165,20 +165,20 @@ class DesignProblem:
 
     @property
     def setup(self) -> Setup:
-        """Networks and hardware, with the templates that tables and designs count (`resolved`)."""
+        """Networks and hardware, with the templates that tables and designs index (`resolved`)."""
         return Setup(self.application, self.resolved.templates, self.technology, self.package)
 
     @property
     def parts(self) -> dict[str, Any]:
-        """All that the problem was made of, by name."""
+        """The arguments that the problem was made of, by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
 
     def replace(self, **parts: Any) -> DesignProblem:
-        """The problem with other parts, checked again: `problem.replace(application=..., max_chiplets=4)`."""
+        """The problem with some parts replaced, checked again: `problem.replace(application=..., max_chiplets=4)`."""
         return DesignProblem(**{**self.parts, **parts})
 
     def faster_than(self, latency_s: float) -> DesignProblem:
-        """The problem whose designs take at most so long [s]; one that demands less already stays as it is."""
+        """The problem with a limit on latency [s]; a stricter limit that it has already stays."""
         limits = self.requirements.limits
         limits = (min(limits[0], latency_s), *limits[1:])
         return self.replace(requirements=dataclasses.replace(self.requirements, limits=limits))
@@ -191,7 +191,7 @@ class DesignProblem:
         return other
 
     def template_arrays(self, levels: int | None = None, dtype: Any = jnp.float32) -> TemplateArrays:
-        """The templates of `resolved` as arrays `[T, ...]`, built once for every number of levels and dtype."""
+        """The templates of `resolved` as arrays `[T, ...]`, built once per number of levels and dtype."""
         most = max(len(template.levels) for template in self.resolved.templates)
         key = (most if levels is None else levels, jnp.dtype(dtype))
         if key not in self._arrays:
@@ -208,9 +208,8 @@ class DesignProblem:
     ) -> DesignSpace:
         """The space of designs as one pytree: all that `evaluate` and `sample_designs` read.
 
-        Every leaf is a JAX array, and shapes follow from the networks, the templates and the sizes of the tables
-        alone: spaces of several packages with as many tiles and memory interfaces can be stacked (`struct.stack`) and
-        vmapped over.
+        Every leaf is a JAX array. Spaces of several packages with equally many tiles and memory interfaces can be
+        stacked (`struct.stack`) and vmapped over, as all other shapes follow from the networks, templates and tables.
 
         Args:
             tables: of this problem, from `map_layers` or `sample_mappings`.
@@ -219,8 +218,8 @@ class DesignProblem:
             given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, as in `evaluation_arrays`.
 
         Raises:
-            InputError: the tables are no tables, or of another problem; the dtype is neither float32 nor float64, or it
-                is float64 without x64 mode; the seed is not valid.
+            InputError: `tables` has a wrong type or belongs to another problem; the dtype is neither float32 nor
+                float64, or it is float64 without x64 mode; the seed is not valid.
 
         Examples:
             >>> space = problem.arrays(tables)
@@ -249,12 +248,12 @@ class DesignProblem:
         """The space of designs for a search, in the dtype of the tables.
 
         Args:
-            key: typed key, consumed (random orders).
+            key: typed key of the random orders, consumed.
             tables: Pareto tables of this problem.
             goals: what is minimised; default latency, energy and area.
-            orders: random topological orders that random individuals draw from.
+            orders: number of random topological orders that random individuals draw from.
             given: as in `evaluation_arrays`.
-            ensemble: application models, of which the networks of this problem are the joined ones; default none.
+            ensemble: application models whose networks, joined, are those of this problem; default none.
 
         Raises:
             InputError: no template runs some layer, or the requirements cannot be met.
@@ -336,7 +335,7 @@ class DesignProblem:
 
 
 def as_problem(given: DesignProblem | ApplicationLike) -> DesignProblem:
-    """The problem that is given, or that of networks with all else as packaged."""
+    """The given problem, or the problem of the given networks with all else as packaged."""
     return given if isinstance(given, DesignProblem) else DesignProblem(given)
 
 
@@ -344,7 +343,7 @@ def _float_dtype(given: Any) -> np.dtype:
     """The dtype of an evaluation.
 
     Raises:
-        InputError: it is neither float32 nor float64; counts of words do not fit fewer bits.
+        InputError: it is neither float32 nor float64; counts of words do not fit smaller floats.
     """
     try:
         dtype = np.dtype(given)
@@ -356,9 +355,9 @@ def _float_dtype(given: Any) -> np.dtype:
 
 
 def _urgency(setup: Setup, tables: MappingTables, goals: Goals, padded: int) -> jax.Array | None:
-    """`Genetics.urgency`: how much earlier than the longest deadline a layer's network has its own.
+    """`Genetics.urgency`: by how many cycles the deadline of a layer's network is before the last deadline.
 
-    Networks without a deadline wait for all others.
+    Networks without a deadline come after all others. None where no objective depends on deadlines.
     """
     if {"lateness", "missed"}.isdisjoint(goals.objectives):
         return None
@@ -373,14 +372,15 @@ def _urgency(setup: Setup, tables: MappingTables, goals: Goals, padded: int) -> 
 
 
 def check_tables(tables: MappingTables, setup: Setup) -> None:
-    """Complains about tables of another problem.
+    """Checks that tables belong to the networks and templates of a problem.
 
     Args:
         tables: Pareto tables.
         setup: networks, and templates in the order that the tables should have.
 
     Raises:
-        InputError: they are no tables, of other unique layers or templates, or have fewer levels than a template.
+        InputError: they have a wrong type, other numbers of unique layers or templates, or fewer levels than a
+            template.
     """
     if not isinstance(tables, MappingTables):
         raise wrong_type(tables, "tables", "give what mj.map_layers or mj.sample_mappings returned")
@@ -402,10 +402,10 @@ def check_tables(tables: MappingTables, setup: Setup) -> None:
 
 
 def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np.ndarray:
-    """Which template runs which unique layer, `[U, T]` bool.
+    """`[U, T]` bool, which template runs which unique layer.
 
     Raises:
-        InputError: no template runs some layer; checked before any long computation.
+        InputError: no template runs some layer.
     """
     table = np.zeros((len(application.unique_layers), len(templates)), bool)
     for u, layer in enumerate(application.unique_layers):
@@ -423,7 +423,7 @@ def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np
 
 
 def _check_fixed_area(resolved: ResolvedRequirements, technology: Technology) -> None:
-    """Complains where chiplets of fixed sizes alone are larger than the limit on area."""
+    """Raises `InputError` where the chiplets of fixed sizes alone exceed the limit on area."""
     fixed = [resolved.templates[t] for t in resolved.tiles[resolved.fixed] if resolved.templates[t].sizes == "fixed"]
     if not fixed:
         return
@@ -451,7 +451,8 @@ def assignable(
         `[layers, T]` bool, and `[S]` int32, template on each tile, -1 where empty.
 
     Raises:
-        InputError: a layer that nothing may run, or a package too small.
+        InputError: no template may run some layer, no single one runs all where the package must be homogeneous, or the
+            package is too small.
     """
     able = resolved.allowed & runs[list(application.unique_of_layer)]
     for layer, network, row in zip(application.layers, application.network_of_layer, able, strict=True):
@@ -473,10 +474,10 @@ def assignable(
 
 
 def _cover(able: np.ndarray, resolved: ResolvedRequirements) -> np.ndarray:
-    """Few chiplets that together run every layer, beside those that are fixed (greedy), `[S]` int32, -1 where empty.
+    """`[S]` int32, fixed chiplets and few others (chosen greedily) that together run every layer; -1 where empty.
 
     Args:
-        able: `[layers, T]` bool, every row with a template.
+        able: `[layers, T]` bool, at least one true in every row.
         resolved: the tiles, and how many chiplets there may be.
     """
     cover = np.where(resolved.tiles >= 0, resolved.tiles, -1).astype(np.int32)
@@ -513,7 +514,7 @@ def _most(max_chiplets: int | None, tiles: int) -> int:
 
 
 def _templates(given: TemplateLike | Sequence[TemplateLike] | None) -> tuple[Template, ...]:
-    """Templates by name, path or as they are; checks that their names differ."""
+    """Templates from names, paths or `Template` objects; checks that their names differ."""
     if given is None:
         given = list(packaged_templates())
     elif isinstance(given, str | os.PathLike | Template):

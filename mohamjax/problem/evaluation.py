@@ -17,7 +17,7 @@ from mohamjax.schedule.validity import mappings_fit, sound_genes
 
 
 def _checked(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, SizedDesign | None]:
-    """The chromosome, and the sizes where there are; complains about shapes at trace time."""
+    """The chromosome, and the design with its sizes or None; raises for wrong types and shapes, at trace time."""
     if not isinstance(space, DesignSpace):
         raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
     if not isinstance(design, Design | SizedDesign):
@@ -39,10 +39,10 @@ def _checked(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, 
 
 
 def _check_package(space: DesignSpace) -> None:
-    """Complains about figures of the package, which users replace, that are of other shapes."""
+    """Raises at trace time where figures of the package, which users may replace, have wrong shapes."""
     package = space.evaluation.package
     interfaces = _interfaces(space)
-    if isinstance(interfaces, jax_core.Tracer):  # known at run time only, see `_fits`
+    if isinstance(interfaces, jax_core.Tracer):  # known at run time only, then checked in `_fits`
         rows = np.shape(package.interface_bandwidth)[:1] or ("interfaces",)
     else:
         rows = (int(interfaces),)
@@ -53,13 +53,13 @@ def _check_package(space: DesignSpace) -> None:
 
 
 def _interfaces(space: DesignSpace) -> jax.Array | np.integer:
-    """`[]` int32, memory interfaces of the package that has most of them."""
+    """`[]` int32, the most memory interfaces that the package's tables use for any number of chiplets."""
     counts = space.evaluation.package.tables.interfaces
     return jnp.max(counts) if isinstance(counts, jax_core.Tracer) else np.max(np.asarray(counts))
 
 
 def _stated(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, tuple[jax.Array, jax.Array] | None]:
-    """As `_checked`, the sizes in the dtype of the space."""
+    """The chromosome, and its capacities and fanouts in the dtype of the space, or None; checks as `_checked`."""
     genes, sized = _checked(design, space)
     if sized is None:
         return genes, None
@@ -68,9 +68,9 @@ def _stated(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, t
 
 
 def fits_space(design: Design | SizedDesign, space: DesignSpace) -> jax.Array:
-    """`[]` bool, the genes mean a design whose mappings fit their templates and the stated sizes of their chiplets.
+    """`[]` bool, whether the genes are sound and all mappings fit their templates and the stated chiplet sizes.
 
-    Pure and traceable, for one design. An order that makes chiplets wait for each other shows in the timeline alone.
+    Pure and traceable, for one design. An order that makes chiplets wait for each other only shows in the timeline.
     """
     return _fits(*_stated(design, space), space)
 
@@ -88,17 +88,18 @@ def _fits(genes: Design, sizes: tuple[jax.Array, jax.Array] | None, space: Desig
 def report(design: Design | SizedDesign, space: DesignSpace) -> DesignReport:
     """One design in detail: chiplets with sizes, start and end of every layer, energies.
 
-    Pure and traceable, as `evaluate`. All objectives are infinite where the design cannot run: a layer on an empty
-    tile, an index that does not exist, a mapping that does not fit its template or the stated sizes of its chiplet, an
-    order that is none or makes chiplets wait for each other.
+    Pure and traceable, like `evaluate`. All objectives are infinite where the design cannot run: a layer is on an empty
+    tile, an index does not exist, a mapping does not fit its template or the stated sizes of its chiplet, or the order
+    is no permutation or makes chiplets wait for each other.
 
     Args:
         design: one design.
         space: from `problem.arrays`, or of a file that was read.
 
     Raises:
-        ValueError: the design has other shapes than the space, or no integers, or a figure of the space's package has
-            another shape, at trace time.
+        TypeError: the design or the space has a wrong type.
+        ValueError: at trace time, if the shapes of the design do not match the space, its genes are not integers, or a
+            figure of the space's package has a wrong shape.
 
     Examples:
         >>> detail = jax.jit(mj.report)(designs[3], space)
@@ -115,20 +116,21 @@ def evaluate(design: Design | SizedDesign, space: DesignSpace) -> jax.Array:
     """Objectives of one design: latency [s], energy [J], area [mm^2].
 
     Pure: no hidden state, nothing jitted. Composes with `jit`, with `vmap` over designs and over stacked spaces, and
-    with `shard_map`. Recompiles with the shapes of the space alone. Whether limits of the requirements are kept is not
-    looked at.
+    with `shard_map`. Recompiles only when the shapes of the space change. Does not check the limits of the
+    requirements.
 
     Args:
-        design: one design, of `sample_designs`, of a front, or from a file.
+        design: one design, from `sample_designs`, a front or a file.
         space: from `problem.arrays`, or of a file that was read.
 
     Returns:
         `[3]` float in the dtype of the space; all infinite where the design cannot run (`report` says what that means).
 
     Raises:
-        ValueError: the design has other shapes than the space, or no integers, or a figure of the space's package has
-            another shape, at trace time. Where the space is traced, too few memory interfaces make every design
-            infinitely dear instead.
+        TypeError: the design or the space has a wrong type.
+        ValueError: at trace time, if the shapes of the design do not match the space, its genes are not integers, or a
+            figure of the space's package has a wrong shape. Where the space is traced, too few memory interfaces make
+            all objectives infinite instead.
 
     Examples:
         >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)

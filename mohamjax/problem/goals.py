@@ -32,13 +32,13 @@ from mohamjax.workload import ApplicationModel
 
 @dataclasses.dataclass(frozen=True)
 class Goals:
-    """The measures that span a front, and the one number that selection minimises if it minimises one.
+    """The measures that span a front, and the single number that selection minimises, if any.
 
     Attributes:
         objectives: two or three measures (`schedule.measures`): `latency`, `energy`, `area`, `latency:NETWORK`,
             `lateness` (the worst), `missed` (deadlines), `weighted-latency`, `period` and `idle` (of frames in flight).
-        periods: of the slowest network, whose frames are in flight where that is measured; 2 or more.
-        objective: `front`, or one number: one of `objectives`, or `product`, weighted by `weights`.
+        periods: periods of the slowest network that are scheduled for measures of frames in flight; 2 or more.
+        objective: `front`, or a single number: one of `objectives`, or `product`, weighted by `weights`.
         weights: exponents of the objectives in that product; None for 1 each.
     """
 
@@ -49,16 +49,16 @@ class Goals:
 
     @property
     def exponents(self) -> list[float]:
-        """One for each objective, 0 for what is not minimised."""
+        """The exponent of each objective; 0 for those that are not minimised."""
         if self.weights is not None and self.objective == "product":
             return list(self.weights)
         return [float(self.objective in ("front", "product", name)) for name in self.objectives]
 
     def check(self, application: ApplicationModel) -> None:
-        """Complains about objectives that the networks have not, and exponents that do not fit them.
+        """Checks that the networks have the objectives, and that the exponents fit the objectives.
 
         Raises:
-            InputError: names the argument.
+            InputError: they do not; names the argument.
         """
         check_measures(self.objectives, application)
         if of_frames(self.objectives):
@@ -93,10 +93,11 @@ def search_box(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ideal and reference point of the hypervolume, each with the offsets of the measures (`schedule.measures`).
 
-    Ideal: every layer on its fastest mapping, the layers spread evenly over all chiplets; every layer on its most
-    frugal mapping; one chiplet of the smallest hardware that some layer needs at least. Reference: every layer on its
-    slowest mapping, one after the other; on its dearest; as many of the largest chiplets as there may be. Measures of
-    users follow from the same times: of a network alone at best, of all layers one after the other at worst.
+    Ideal latency: every layer on its fastest mapping, spread evenly over all chiplets; energy: every layer on its
+    mapping of least energy; area: one chiplet with the hardware that the most demanding layer needs. Reference latency:
+    every layer on its slowest mapping, one after the other; energy: every layer on its mapping of most energy; area: as
+    many of the largest chiplets as allowed. Measures of users follow from the same times: at best a network runs alone,
+    at worst all layers run one after the other.
 
     Args:
         setup: networks and hardware.
@@ -119,14 +120,14 @@ def search_box(
             best, worst = plain[name] if name in DEFAULT else measure_named(name).extent(extremes, network)
             pairs.append((best, worst) if name in DEFAULT else (float(best + offset), float(worst + offset)))
         ideal, reference = [best for best, _ in pairs], [worst for _, worst in pairs]
-    # What may cost nothing still needs a logarithm; a problem with a single design has no span of its own.
+    # Costs of 0 still need a logarithm, and a problem with a single design a box that is not empty.
     ideal = [max(best, float(np.finfo(dtype).tiny)) for best in ideal]
     reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]
     return np.asarray(ideal, dtype), np.asarray(reference, dtype)
 
 
 def _of_layers(application: ApplicationModel, tables: MappingTables, values: np.ndarray, worst: bool) -> np.ndarray:
-    """The least, or the most, of `values` `[U, T, M]` for each layer."""
+    """`[layers]`, the least of `values` `[U, T, M]` for each layer, or the most if `worst`."""
     u = np.asarray(application.unique_of_layer)
     masked = np.where(tables.exists, values, -np.inf if worst else np.inf)
     return masked.max(axis=(1, 2))[u] if worst else masked.min(axis=(1, 2))[u]
@@ -135,7 +136,7 @@ def _of_layers(application: ApplicationModel, tables: MappingTables, values: np.
 def _of_designs(
     setup: Setup, tables: MappingTables, evaluation: EvaluationArrays, chiplets: int
 ) -> tuple[list[Any], list[Any]]:
-    """Of latency, energy and area."""
+    """Ideal and reference of latency [s], energy [J] and area [mm^2]."""
     package = setup.package
     duration = isolated_cycles(tables, package)
     objectives = np.asarray(tables.objectives, np.float64)
@@ -158,10 +159,10 @@ def _of_designs(
             evaluation.templates, evaluation.technology, evaluation.templates.machine
         )
         most = float(jnp.max(leaks)) * chiplets * float(evaluation.technology.static_share)
-        static = most * total(duration, True).sum()  # at 1 GHz a cycle is a nanosecond
+        static = most * total(duration, True).sum()  # pJ: at 1 GHz a cycle is a nanosecond
     reference = [
         total(duration, True).sum() * 1e-9,
-        # On a chiplet larger than its mapping needs a layer costs more than in the tables.
+        # Doubled: on a chiplet larger than its mapping needs, a layer costs more than in the tables.
         (total(objectives[..., 1], True).sum() * 2 + nop + static) * 1e-12,
         (float(jnp.max(full)) + tile) * chiplets * 1e-6,
     ]
@@ -171,7 +172,7 @@ def _of_designs(
 def _extremes(
     setup: Setup, tables: MappingTables, goals: Goals, chiplets: int, ends: tuple[list[float], list[float]]
 ) -> Extremes:
-    """What networks take at best and at worst; `ends` are those of latency, energy and area."""
+    """What networks take at best and at worst; `ends` are the ideal and reference of latency, energy and area."""
     application = setup.application
     networks = application.networks
     owner = np.asarray(application.network_of_layer)

@@ -1,4 +1,4 @@
-"""What variation must know of layers: which are alike, and which of their dependencies say something of their own.
+"""What variation must know about layers: which of them are alike, and which dependencies are not implied by others.
 
 Axes: L layers (padded), Q kinds of layers, T templates.
 """
@@ -13,18 +13,18 @@ import numpy as np
 from mohamjax.runtime.struct import put, record
 
 _ROOM = 16
-"""Kinds are padded to a multiple, so that a few pins more or less change no shape."""
+"""Kinds are padded to a multiple of this, so that a few pins more or less change no shape."""
 
 
 @record
 class Kinds:
-    """Layers that may go to the same chiplets, and take the same there. The last kinds, one at least, are padding.
+    """Kinds of layers: those of one kind may run on the same chiplets, at the same cost. At least one kind is padding.
 
     Attributes:
         of_layer: `[L]` int32, kind of each layer.
-        number: `[Q]` int32, how many layers there are of it; 0 of padding.
-        unique: `[Q]` int32, their unique layer.
-        able: `[Q, T]` bool, the template runs them and the user's pins allow it; False of padding.
+        number: `[Q]` int32, number of layers of the kind; 0 for padding, which comes last.
+        unique: `[Q]` int32, unique layer of the kind.
+        able: `[Q, T]` bool, the template runs them and the user's pins allow it; False for padding.
         pin: `[Q]` int32, tile that they must run on, -1 where they are free.
     """
 
@@ -36,14 +36,14 @@ class Kinds:
 
 
 def _alike(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first layer of every kind, and the kind of every layer `[layers]`; arguments as of `kinds_of`."""
+    """The first layer of every kind, and the kind of every layer `[layers]`; arguments as in `kinds_of`."""
     rows = np.column_stack([unique, pin, allowed])
     _, first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return first, kind.reshape(-1)
 
 
 def room_for(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray) -> int:
-    """Q, kinds of layers with padding; arguments as of `kinds_of`."""
+    """Q, the number of kinds including padding; arguments as in `kinds_of`."""
     return _padded(len(_alike(unique, allowed, pin)[0]))
 
 
@@ -52,15 +52,15 @@ def _padded(kinds: int) -> int:
 
 
 def kinds_of(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray, able: np.ndarray, padded: int) -> Kinds:
-    """Kinds of layers by unique layer and by what the user allows.
+    """Kinds of layers: layers are of one kind if they share the unique layer and the user's pins.
 
-    Their number does not depend on which template runs what, so that it is known before any layer is mapped.
+    Their number does not depend on which templates can run which layers, so it is known before any layer is mapped.
 
     Args:
-        unique: `[layers]` int.
-        allowed: `[layers, T]` bool, templates that a layer's pins leave it.
+        unique: `[layers]` int, unique layer of each layer.
+        allowed: `[layers, T]` bool, templates that a layer's pins allow.
         pin: `[layers]` int, tile that a layer must run on, or -1.
-        able: `[layers, T]` bool, templates that may run it: among those allowed, a matter of its unique layer.
+        able: `[layers, T]` bool, templates that are allowed and can run the unique layer.
         padded: L.
     """
     first, kind = _alike(unique, allowed, pin)
@@ -76,15 +76,15 @@ def kinds_of(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray, able: np.
 
 
 def immediate(predecessors: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Of each layer's predecessors those that none of its others waits for (transitive reduction).
+    """For each layer, the predecessors that are not implied by another predecessor (transitive reduction).
 
-    Once these have ended (or precede it in an order), so have all the others. Where the outputs of many layers are
-    joined and joined again, as in DenseNet, 48 become two.
+    Once these have ended (or come before it in an order), so have all others. In DenseNet, where outputs are joined
+    again and again, 48 predecessors become two.
 
     Args:
-        predecessors: per layer, numbered in a topological order.
+        predecessors: of each layer; layers are numbered in a topological order.
     """
-    above: list[int] = []  # bit sets of all that a layer waits for
+    above: list[int] = []  # per layer, bit set of all layers that it waits for
     kept: list[list[int]] = []
     for needs in predecessors:
         implied = 0

@@ -1,11 +1,11 @@
-"""List schedules: good first individuals, and a baseline (docs/concepts/designs.md).
+"""List schedules: good initial individuals, and a baseline (docs/concepts/designs.md).
 
 On a fixed package, layers are taken by upward rank (longest remaining path, mean durations; HEFT) or, among those
 whose predecessors have been taken, the longest first (LPT-EFT), and each goes to the chiplet where it would end first.
-Of layers between which neither decides, those of the network with less work go first, so that it is ready earlier.
-Which mapping a layer takes on a template follows from one rule for all layers: the best in one objective among those
-whose own hardware is no larger than a cap. A chiplet is as large as its largest mapping, so that a cap that all layers
-keep is what makes small chiplets. Runs on the host once, before the search, all schedules side by side.
+Ties go to layers of the network with less work, so that it is ready earlier. One rule decides which mapping each layer
+takes on a template: the best in one objective among the mappings whose own hardware is no larger than a cap. A chiplet
+is as large as its largest mapping, so it is small only if all its layers keep to a cap. Runs on the host once, before
+the search, all schedules side by side.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mohamjax.schedule import isolated_cycles
 from mohamjax.schedule.setup import Setup
 
 PRIORITIES = ("heft", "lpt")
-"""Orders in which layers are taken: by upward rank, or the longest of those that are ready."""
+"""Orders in which layers are taken: by upward rank, or the longest ready layer first."""
 
 _BLOCK = 2048
-"""Schedules that are made side by side."""
+"""Schedules that are computed side by side."""
 
 _CAPS = 12
-"""Caps on the area of a mapping's own hardware, spread evenly on a log axis."""
+"""Number of caps on the area of a mapping's own hardware, spread evenly on a log axis."""
 
 
 def seed_packages(templates: int, tiles: int, runs_all: Any, sizes: Sequence[int] = ()) -> list[tuple[int, ...]]:
@@ -38,7 +38,8 @@ def seed_packages(templates: int, tiles: int, runs_all: Any, sizes: Sequence[int
     Args:
         templates: T.
         tiles: S, most chiplets.
-        runs_all: `[T]`, whether the template runs every layer; where no member of a mix does, one that does joins.
+        runs_all: `[T]` bool, the template runs every layer; where no member of a mix does, such a template replaces
+            the last chiplet.
         sizes: further numbers of chiplets.
 
     Returns:
@@ -60,13 +61,13 @@ def seed_packages(templates: int, tiles: int, runs_all: Any, sizes: Sequence[int
 
 
 def size_caps(area: np.ndarray, low: float, high: float, count: int) -> np.ndarray:
-    """`[count]` caps on hardware spread evenly on a log axis; what takes no area is below every cap.
+    """`[count]` float, caps on hardware area in um^2, spread evenly on a log axis.
 
     Args:
         area: of all mappings, um^2.
         low: the least cap; where that is 0, the least area above 0 takes its place.
-        high: the largest.
-        count: how many.
+        high: the largest cap; all are 0 where it is 0.
+        count: number of caps.
     """
     if high <= 0:
         return np.zeros(count)
@@ -79,12 +80,12 @@ class Plans:
     """List schedules, B of them; L layers, S chiplets of the largest package.
 
     Attributes:
-        package: `[B, S]` int32, template of each chiplet, -1 behind the last.
+        package: `[B, S]` int32, template of each chiplet, -1 after the last.
         order: `[B, L]` int32, layers by priority.
         tile: `[B, L]` int32, chiplet of each layer.
-        mapping: `[B, L]` int32.
-        estimate: `[B, 3]` float, latency [cycles], energy [pJ] and area [um^2] without contention, the package, and
-            the cost of running on a chiplet larger than a mapping needs.
+        mapping: `[B, L]` int32, mapping of each layer.
+        estimate: `[B, 3]` float, latency [cycles], energy [pJ] and area [um^2]; contention, the package and the extra
+            cost of running on a chiplet larger than a mapping needs are left out.
     """
 
     package: np.ndarray
@@ -98,7 +99,7 @@ class Plans:
 
     @staticmethod
     def joined(several: Sequence[Plans]) -> Plans:
-        """The schedules of all, over packages of as many tiles."""
+        """All schedules together; their packages must have equally many tiles."""
         names = [f.name for f in dataclasses.fields(Plans)]
         return Plans(**{name: np.concatenate([getattr(plans, name) for plans in several]) for name in names})
 
@@ -114,7 +115,7 @@ class ListScheduler:
         able: `[L, T]` bool, templates that a layer may run on.
         pin: `[L]` int, the one chiplet of the package that a layer may run on, -1 where it is free.
         count: `[U, T]` int, size of each Pareto set.
-        objectives: `[U, T, M, 3]` float, latency, energy, area of each entry.
+        objectives: `[U, T, M, 3]` float, latency, energy and area of each entry.
         duration: `[U, T, M]` float, cycles of each entry alone on its memory interface.
     """
 
@@ -134,8 +135,8 @@ class ListScheduler:
     def choose(self, objective: int, cap: float) -> np.ndarray:
         """`[U, T]` int32, the best mapping in one objective (0 latency with off-chip limits, 1 energy, 2 area).
 
-        Only mappings whose own hardware is no larger than `cap` [um^2] count; where there is none, the smallest does.
-        Ties go to the smaller hardware.
+        Only mappings whose own hardware is no larger than `cap` [um^2] are considered; where there is none, the
+        smallest mapping is taken. Ties go to the smaller hardware.
         """
         area = np.where(self._valid, self.objectives[..., 2], np.inf)
         value = self.duration if objective == 0 else self.objectives[..., objective]
@@ -145,7 +146,7 @@ class ListScheduler:
         return np.argmin(np.where(tied, area, np.inf), axis=-1).astype(np.int32)
 
     def caps(self) -> np.ndarray:
-        """Caps from the least hardware that any layer needs (and that takes area) to the largest mapping's, um^2."""
+        """`[_CAPS]` float, caps in um^2, from the area that the most demanding layer needs to the largest mapping's."""
         area = self.objectives[..., 2]
         least = np.where(self._valid, area, np.inf).min(axis=2)
         low = least.min(axis=1).max()
@@ -158,10 +159,10 @@ class ListScheduler:
         return [self.choose(*rule) for rule in named]
 
     def plans(self, packages: Sequence[tuple[int, ...]], priority: str = "heft") -> Plans:
-        """List schedules under every rule for the mappings, on those packages that run every layer.
+        """List schedules under every rule for the mappings, on those of the packages that run every layer.
 
         Args:
-            packages: templates of the chiplets of each.
+            packages: template of each chiplet, per package.
             priority: one of `PRIORITIES`.
         """
         rules = np.stack(list({c.tobytes(): c for c in self.rules()}.values()))
@@ -170,7 +171,7 @@ class ListScheduler:
         for row, package in zip(template, good, strict=True):
             row[: len(package)] = package
         which, rule = (x.ravel() for x in np.indices((len(good), len(rules))))
-        # In blocks, for the sake of memory; an empty one gives the shapes where there is no package.
+        # In blocks, to save memory; an empty block gives the shapes where there is no package.
         blocks = [slice(i, i + _BLOCK) for i in range(0, max(len(rule), 1), _BLOCK)]
         return Plans.joined([self.schedule(template[which[b]], rules, rule[b], priority) for b in blocks])
 
@@ -180,7 +181,7 @@ class ListScheduler:
         Args:
             template: `[B, S]` int, template of each chiplet, -1 where there is none.
             rules: `[C, U, T]` int, mapping of each unique layer on each template under each rule.
-            rule: `[B]` int, the rule that each schedule keeps.
+            rule: `[B]` int, the rule of each schedule.
             priority: one of `PRIORITIES`.
         """
         rows, chiplets = template.shape
@@ -190,7 +191,7 @@ class ListScheduler:
         layers, batch = len(self.unique), np.arange(rows)
         templates = self.able.shape[1]
         duration = np.take_along_axis(self.duration, rules.transpose(1, 2, 0), axis=2)  # [U, T, C]
-        # A column for chiplets that are not there, which index -1 finds; likewise a layer for predecessors.
+        # A last column stands for missing chiplets (index -1), and a last layer for missing predecessors.
         able = np.pad(self.able, ((0, 0), (0, 1)))
         duration = np.pad(duration, ((0, 0), (0, 1), (0, 0)), constant_values=np.inf)
         before = padded_rows(self.predecessors, layers, layers)
@@ -218,7 +219,7 @@ class ListScheduler:
     def _order(self, template: np.ndarray, duration: np.ndarray, rule: np.ndarray, priority: str) -> np.ndarray:
         """`[B, L]` int32, layers by priority, from their mean durations `[U, T, C]` over the chiplets that run them."""
         templates = self.able.shape[1]
-        # Chiplets of each template that a layer may run on, [B, L, T]: all of the package, or the one it is pinned to.
+        # Chiplets of each template that a layer may run on: all of the package, or the one it is pinned to.
         seats = (template[:, :, None] == np.arange(templates)).sum(axis=1)
         pinned = self.pin >= 0
         weight = np.where(self.able, seats[:, None, :], 0.0)
@@ -231,9 +232,12 @@ class ListScheduler:
         return self.by_upward_rank(mean) if priority == "heft" else self.by_longest_ready(mean)
 
     def by_longest_ready(self, duration: np.ndarray) -> np.ndarray:
-        """Among the layers whose predecessors have been taken always the longest next, `[B, L]` from `[B, L]`.
+        """`[B, L]` int32, layers so that the next is always the longest of those whose predecessors have been taken.
 
-        Of several the first of the network with least work.
+        Ties go to the network with less work, then to the first layer.
+
+        Args:
+            duration: `[B, L]` float, of each layer.
         """
         work = self._work(duration)
         rows, layers = duration.shape
@@ -256,9 +260,9 @@ class ListScheduler:
         return order
 
     def by_upward_rank(self, duration: np.ndarray) -> np.ndarray:
-        """Layers by falling longest remaining path: topological orders `[B, L]` from durations `[B, L]`.
+        """`[B, L]` int32, layers by falling longest remaining path, in topological order, from durations `[B, L]`.
 
-        Of layers of different networks with equal paths, those of the network with less work come first.
+        Where paths are equally long, layers of the network with less work come first.
         """
         rank = duration.astype(float)
         depth = np.zeros(rank.shape[1], int)
@@ -273,9 +277,9 @@ class ListScheduler:
         return np.lexsort(keys).astype(np.int32)
 
     def _work(self, duration: np.ndarray) -> np.ndarray:
-        """`[B, L]`, of each layer the sum of the durations `[B, L]` of its network."""
+        """`[B, L]` float, for each layer the sum of the durations `[B, L]` of its network."""
         networks = range(self.network.max(initial=-1) + 1)
-        # Sums in a fixed order: a product of matrices rounds otherwise from machine to machine, and equal networks tie.
+        # Summed in a fixed order, so that equal networks tie: matrix products round differently on other machines.
         sums = [np.ascontiguousarray(duration[:, self.network == n]).sum(axis=1) for n in networks]
         return np.stack(sums, axis=1)[:, self.network] if sums else duration
 
@@ -289,11 +293,11 @@ def padded_rows(rows: Sequence[Sequence[int]], length: int, filler: int) -> np.n
 
 
 def list_scheduler(setup: Setup, tables: MappingTables, resolved: ResolvedRequirements) -> ListScheduler:
-    """List scheduling over the application and its tables, under the requirements."""
+    """The list scheduler of an application and its tables, under the requirements."""
     application = setup.application
     unique = np.asarray(application.unique_of_layer)
     able = np.asarray(tables.count)[unique] > 0
-    seats = np.full(len(resolved.tiles) + 1, -1)  # number of the fixed chiplet on each tile; -1 points at the last
+    seats = np.full(len(resolved.tiles) + 1, -1)  # number of the fixed chiplet on each tile; index -1 gives -1
     seats[resolved.fixed] = np.arange(len(resolved.fixed))
     return ListScheduler(
         unique=unique,

@@ -1,7 +1,7 @@
 """Which mappings fit a chiplet of a given size: the tables that the decoding of plans reads.
 
-Whether a mapping fits is a bit. For every template, weight, size component and threshold there is a set of mappings,
-ordered by their score under the weight: the best mapping that fits a chiplet is the lowest bit of an intersection.
+For every template, weight, size component and threshold, a bit set holds the mappings that fit, the best score under
+the weight at the lowest bit. The best mapping that fits a chiplet is the lowest bit of the intersection of its sets.
 
 Axes: U unique layers, T templates, M mappings of a Pareto set, C components of a size (the capacities and fanouts that
 differ between mappings), R thresholds of a component, W weights, H sizes in the library, B words of 32 bits.
@@ -17,26 +17,26 @@ from mohamjax.problem.list_scheduling import size_caps
 from mohamjax.runtime.struct import put, record
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Exponents of time in the score time^w x energy^(1 - w) by which mappings are chosen, W of them."""
+"""The W exponents w of time in the score time^w x energy^(1 - w) by which mappings are chosen."""
 
 
 THRIFT = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5)
-"""Exponents of energy when a layer is placed, K of them."""
+"""The K exponents of energy in the score finish time x energy^k by which a layer's chiplet is chosen."""
 
 LEAST = -1
-"""A size to be found once the templates are chosen: the least on which every layer has a mapping."""
+"""Stands for the least size on which every layer has a mapping; replaced by it once the templates are chosen."""
 
 WORD = 32
-"""Bits of a word of a set."""
+"""Bits per word of a bit set."""
 
 _THRESHOLDS = 64
-"""R, most thresholds of a size component."""
+"""R, the most thresholds of a size component."""
 
 _CAPS = 24
-"""Most capacities per component from which library sizes are combined."""
+"""Area caps from which the library sizes of a template are made."""
 
 _TRIED = 512
-"""Most sizes of a template that are tried for the least one that runs every layer."""
+"""Most sizes of a template that are tried in the search for the least one that runs every layer."""
 
 
 @record
@@ -45,14 +45,14 @@ class PlanTables:
 
     Attributes:
         fits: `[T, W, C, R, B, U]` uint32, sets of mappings: bit p of the words is the p-th best mapping by the weight's
-            score, set where it does not pass the threshold.
-        ranked: `[T, W, M, U]` int32, mappings by falling score.
-        smallest: `[T, U]` int32, the mapping of least area: what a layer takes where nothing fits.
+            score, set where the mapping does not exceed the threshold.
+        ranked: `[T, W, M, U]` int32, mappings from the best to the worst score.
+        smallest: `[T, U]` int32, the mapping of least area, which a layer takes where none fits.
         time: `[T, M, U]` float, cycles alone on a memory interface; inf in padding.
         log_energy: `[T, M, U]` float, logarithm of the energy on the mapping's own hardware; inf in padding.
-        need: `[T, M, U, C]` int32, least threshold of each component that the mapping does not pass.
-        library: `[T, H, C]` int32, sizes to start from: of chiplets that run every layer on its best mapping under a
-            cap on area and a weight, then the least and the largest.
+        need: `[T, M, U, C]` int32, index of the lowest threshold of each component that the mapping does not exceed.
+        library: `[T, H, C]` int32, sizes to start from: those of chiplets that run every layer on its best mapping
+            under an area cap and a weight, then the least and the largest size.
         thrift: `[K]` float, `THRIFT`.
     """
 
@@ -70,13 +70,13 @@ class PlanTables:
 
 
 def plan_tables(tables: MappingTables, duration: np.ndarray, like: MappingTables | None = None) -> PlanTables:
-    """Sorts mappings by score and by what hardware they need.
+    """Sorts mappings by score and by the hardware that they need.
 
     Args:
         tables: Pareto tables `[U, T, M, ...]`.
         duration: `[U, T, M]` float, cycles of each entry alone on its memory interface.
-        like: tables whose components and thresholds count: those that a search began with, where `tables` have grown
-            since. A size then means the same over both. Default `tables`.
+        like: tables that give the components and thresholds, so that a size means the same over both: those that a
+            search began with, where `tables` have grown since. Default `tables`.
 
     Returns:
         The tables in single precision.
@@ -98,7 +98,7 @@ def plan_tables(tables: MappingTables, duration: np.ndarray, like: MappingTables
         ranked=put(last(ranked).astype(np.int32)),
         smallest=put(last(area.argmin(axis=2)).astype(np.int32)),
         time=put(last(time).astype(single)),
-        log_energy=put(last(scores[0]).astype(single)),  # the weight 0 knows nothing else
+        log_energy=put(last(scores[0]).astype(single)),  # at weight 0 the score is the energy alone
         need=put(np.moveaxis(need, 0, 2)),
         library=put(_library(need, scores, area)),
         thrift=put(THRIFT, single),
@@ -106,9 +106,9 @@ def plan_tables(tables: MappingTables, duration: np.ndarray, like: MappingTables
 
 
 def mapping_scores(time: np.ndarray, energy: np.ndarray) -> list[np.ndarray]:
-    """Logarithms of time^w x energy^(1 - w), an array for each of `WEIGHTS`; inf where the energy is, as in padding.
+    """Logarithms of time^w x energy^(1 - w), an array for each of `WEIGHTS`; inf where the energy is inf (padding).
 
-    What takes no time or no energy counts as if it took the least that a number can say.
+    Times and energies of 0 count as the smallest normal float64.
     """
     real = np.isfinite(energy)
     least = np.finfo(np.float64).tiny
@@ -117,7 +117,7 @@ def mapping_scores(time: np.ndarray, energy: np.ndarray) -> list[np.ndarray]:
 
 
 def _needs(tables: MappingTables, like: MappingTables) -> np.ndarray:
-    """`[U, T, M, C]` int32, see `PlanTables.need`; thresholds are values that occur in `like`, at most R of them."""
+    """`[U, T, M, C]` int32, see `PlanTables.need`; the thresholds are at most R of the values that occur in `like`."""
 
     def columns(tables: MappingTables) -> np.ndarray:
         capacity, fanout = np.asarray(tables.capacity), np.asarray(tables.fanout)
@@ -129,7 +129,7 @@ def _needs(tables: MappingTables, like: MappingTables) -> np.ndarray:
     for t in range(values.shape[1]):
         seen = [np.unique(column) for column in known[:, t][exists[:, t]].T]
         of_template.append([(column, own) for column, own in enumerate(seen) if len(own) > 1])
-    # The number of components depends on the templates rather than on what the mapper found.
+    # Rounded up, so that the number of components depends on the templates rather than on what the mapper found.
     room = max(8, 4 * -(-max(map(len, of_template)) // 4))
     need = np.zeros((*values.shape[:3], room), np.int32)
     for t, own in enumerate(of_template):
@@ -141,7 +141,7 @@ def _needs(tables: MappingTables, like: MappingTables) -> np.ndarray:
 
 
 def _sets(need: np.ndarray, ranked: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """`PlanTables.fits` from needs `[U, T, M, C]`, rankings `[U, T, W, M]` and the entries that exist `[U, T, M]`."""
+    """`PlanTables.fits` from needs `[U, T, M, C]`, rankings `[U, T, W, M]` and existing entries `[U, T, M]` bool."""
     unique, templates, entries, room = need.shape
     words = -(-entries // WORD)
     sets = np.zeros((templates, ranked.shape[2], room, _THRESHOLDS, words, unique), np.uint32)
@@ -153,15 +153,15 @@ def _sets(need: np.ndarray, ranked: np.ndarray, valid: np.ndarray) -> np.ndarray
             bit = np.where(there, np.uint32(1) << np.uint32(place % WORD), 0).astype(np.uint32)
             for c in range(room):
                 sets[t, w, c, need[u, t, mapping, c], place // WORD, u] |= bit
-    # What does not pass a threshold does not pass a higher one.
+    # A mapping that does not exceed a threshold does not exceed a higher one.
     return np.bitwise_or.accumulate(sets, axis=3)
 
 
 def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np.ndarray:
-    """`[T, H, C]` int32: per cap and weight the least size on which all layers have their best mapping under the cap.
+    """`[T, H, C]` int32: per cap and weight, the least size that holds the best mapping under the cap of every layer.
 
-    Caps are spread evenly on a log axis, from the least hardware that any layer needs at all to the largest mapping.
-    The last two sizes are the least that is known to hold all layers (`_least_sizes`), and the largest.
+    Caps are spread evenly on a log axis, from the area that the most demanding layer needs to the largest mapping's.
+    The last two sizes are the least one known to run all layers (`_least_sizes`), and the largest.
     """
     least = area.min(axis=2)
     runs = np.isfinite(least)
@@ -177,11 +177,11 @@ def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np
 
 
 def _least_sizes(need: np.ndarray, area: np.ndarray) -> np.ndarray:
-    """`[T, C]` int32: of each template the hardware of that mapping of least area on which all its layers fit.
+    """`[T, C]` int32: for each template, the hardware of the mapping of least area on which all its layers fit.
 
-    No chiplet of the template can be smaller than the least area of its most demanding layer; where that layer's
-    smallest mapping holds the others, this is it. 0 where no mapping tried does: layers then take their smallest
-    mappings, and the chiplet grows.
+    No chiplet can be smaller than the smallest mapping of the most demanding layer; where the other layers fit on that,
+    it is the result. 0 where no mapping that was tried holds all layers: these then take their smallest mappings, and
+    the chiplet grows.
     """
     exists = np.isfinite(area)
     sizes = np.zeros((need.shape[1], need.shape[3]), np.int32)
@@ -192,7 +192,7 @@ def _least_sizes(need: np.ndarray, area: np.ndarray) -> np.ndarray:
         own = np.where(exists[layers, t, :, None], need[layers, t], _THRESHOLDS)  # [U, M, C]
         candidates = own[exists[layers, t]]
         candidates = candidates[np.argsort(area[layers, t][exists[layers, t]], kind="stable")]
-        # A layer needs of every component what the least demanding of its mappings needs.
+        # Of every component, a layer needs at least what the least demanding of its mappings needs.
         possible = candidates[(candidates >= own.min(axis=1).max(axis=0)).all(axis=1)]
         for size in possible[:_TRIED]:
             if (own <= size).all(axis=2).any(axis=1).all():

@@ -33,7 +33,7 @@ pin:                         # layers by name or pattern, to a chiplet of the pa
   - {layers: "*", templates: [simba, eyeriss]}
 ```
 
-Tiles give the order in which chiplets stand on the mesh: empty ones are squeezed out, as in every design.
+Tile numbers only give the order of the chiplets on the mesh: as in every design, empty tiles are skipped.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from mohamjax.runtime.struct import plain
 from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES
 
 LIMITS = ("latency_s", "energy_J", "area_mm2", "power_W")
-"""What may be limited: the objectives in their order, and energy over latency."""
+"""Values that may be limited: the objectives in their order, and energy over latency."""
 
 TENANT_LIMITS = ("worst_lateness_s", "missed_deadlines", "weighted_latency_s")
-"""What may be limited of what the users of the networks get (`schedule.tenants`)."""
+"""Values for the users of the networks that may be limited (`schedule.tenants`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ class FixedChiplet:
     Attributes:
         template: name of its template.
         tile: where it stands.
-        levels: per level name, `capacity_words` and `fanout` that are given; None where its sizes are searched.
+        levels: by level name, the given `capacity_words` and `fanout`; None where its sizes are searched.
     """
 
     template: str
@@ -82,7 +82,7 @@ class Pin:
     """Layers that must run in certain places.
 
     Attributes:
-        layers: pattern over `network/layer` names, as of a shell.
+        layers: shell-style pattern over `network/layer` names.
         chiplet: number of a fixed chiplet, or None.
         templates: names of templates, or None for any.
     """
@@ -98,22 +98,21 @@ class Requirements:
 
     Attributes:
         limits: upper bounds in the order of `LIMITS`.
-        tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
         least: fewest chiplets.
         most: most chiplets, or None.
         template_least: fewest chiplets of a template, by name.
         template_most: most chiplets of a template, by name.
         homogeneous: all chiplets of a design have one template.
-        chiplets: those that are fixed.
+        chiplets: the fixed chiplets.
         open: the search may add others.
         pins: layers that must run in certain places.
-        file: where it was read, for complaints.
+        file: where the requirements were read, for error messages.
         tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
-        chiplet_limits: upper bounds on every chiplet by key, of `schedule.chiplet_measures.CHIPLET_MEASURES`.
-        chiplet_floors: lower bounds on every chiplet by the same keys.
+        chiplet_limits: upper bounds on every chiplet, by keys of `schedule.chiplet_measures.CHIPLET_MEASURES`.
+        chiplet_floors: lower bounds on every chiplet, by the same keys.
 
     Raises:
-        InputError: something is demanded that a `requirements/1` file could not demand, such as a limit below 0.
+        InputError: a demand is one that a `requirements/1` file could not state, such as a limit below 0.
     """
 
     limits: tuple[float, float, float, float] = (math.inf, math.inf, math.inf, math.inf)
@@ -131,7 +130,7 @@ class Requirements:
     chiplet_floors: abc.Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Checks everything as a file is checked that says the same."""
+        """Checks everything as in a file with the same content."""
         for name, kind in (("homogeneous", bool), ("open", bool), ("chiplets", FixedChiplet), ("pins", Pin)):
             values = getattr(self, name)
             rows = values if isinstance(values, tuple | list) else [values]
@@ -155,7 +154,7 @@ class Requirements:
         return InputError(reason, file=self.file or None, item=item, remedy=remedy)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that `requirements_from_dict` reads."""
+        """The requirements as plain data, which `requirements_from_dict` reads."""
         out: dict[str, Any] = {"format": "requirements/1"}
         stated = zip((*LIMITS, *TENANT_LIMITS), (*self.limits, *self.tenant_limits), strict=True)
         limits: dict[str, Any] = {k: v for k, v in stated if v != math.inf}
@@ -229,7 +228,7 @@ class SizesForm(Form):
     fanout: Annotated[tuple[Whole, Whole], Meta(description="[X, Y]")] | None = None
 
     def given(self) -> dict[str, Any]:
-        """Those that are stated."""
+        """The sizes that are given, by name."""
         out: dict[str, Any] = {} if self.capacity_words is None else {"capacity_words": self.capacity_words}
         return out if self.fanout is None else {**out, "fanout": list(self.fanout)}
 
@@ -270,7 +269,7 @@ class RequirementsForm(Form):
 
 
 def load_requirements(path: str | pathlib.Path) -> Requirements:
-    """Requirements from a YAML file as the module documents it.
+    """Requirements from a YAML file of the format that this module documents.
 
     Raises:
         InputError: the file cannot be read, or something in it is wrong.
@@ -279,11 +278,11 @@ def load_requirements(path: str | pathlib.Path) -> Requirements:
 
 
 def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Requirements:
-    """Requirements from what a YAML file holds.
+    """Requirements from the content of a YAML file.
 
     Args:
         data: the mapping.
-        file: where it comes from, for complaints.
+        file: where it comes from, for error messages.
 
     Raises:
         InputError: an unknown key, a wrong type or a value out of range.
@@ -318,7 +317,7 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
 
 
 def _chiplets(rows: Sequence[FixedChipletForm]) -> tuple[FixedChiplet, ...]:
-    """Fixed chiplets; those without a tile take the first that nobody names."""
+    """Fixed chiplets; those without a tile take the first tiles that no other row names."""
     taken = {row.tile for row in rows}
     out: list[FixedChiplet] = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Requirements brought together with networks and templates: what is checked before a search, and what it keeps to."""
+"""Requirements applied to networks and templates: checks before a search, and the arrays that it reads."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
 FREE, CLOSED = -2, -1
-"""Marks of a tile on which the search may do as it likes, and of one that stays empty."""
+"""Mark a tile on which the search may place any chiplet, and one that stays empty."""
 
 
 LIMIT_TOLERANCE = 1e-5
-"""Relative excess over a limit that single precision leaves open; the final front is filtered in double precision."""
+"""Relative excess over a limit that counts as none in single precision; the final front is filtered in double."""
 
 
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class ResolvedRequirements:
-    """Requirements brought together with networks and templates.
+    """Requirements applied to networks and templates.
 
     Attributes:
-        templates: templates that the search uses: those given, without those that a closed package does not hold,
-            and one of fixed sizes for every chiplet whose sizes are given.
-        tiles: `[S]` int32, template that stands there in any case, or `FREE`, or `CLOSED`.
-        allowed: `[layers, T]` bool, templates that a layer's pins leave it.
+        templates: templates that the search uses: those given (in a closed package, only those of its chiplets), and
+            one of fixed sizes for every chiplet whose sizes are given.
+        tiles: `[S]` int32, template of the fixed chiplet on the tile, or `FREE`, or `CLOSED`.
+        allowed: `[layers, T]` bool, templates that a layer's pins allow.
         pin: `[layers]` int32, tile that the layer must run on, or -1.
         least: `[T + 1]` int32, fewest chiplets of each template, then of all.
         most: `[T + 1]` int32, most chiplets of each template, then of all.
         limits: upper bounds in the order of `LIMITS`.
         homogeneous: all chiplets of a design have one template.
-        file: where the requirements were read, for complaints.
+        file: where the requirements were read, for error messages.
         tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
         chiplet_limits: upper bounds on every chiplet, in the order of `CHIPLET_MEASURES`, and lower ones; empty where
-            none is limited.
+            there are none.
     """
 
     templates: tuple[Template, ...]
@@ -65,17 +65,17 @@ class ResolvedRequirements:
 
     @property
     def projects(self) -> bool:
-        """Whether designs must be projected onto the demands after variation (homogeneous packages, pinned tiles)."""
+        """Whether variation may break the demands (homogeneous packages, pinned tiles), so designs are projected."""
         return self.homogeneous or bool((self.pin >= 0).any())
 
     @property
     def free(self) -> np.ndarray:
-        """Free tiles."""
+        """Numbers of the free tiles, rising."""
         return np.flatnonzero(self.tiles == FREE)
 
     @property
     def fixed(self) -> np.ndarray:
-        """Tiles that hold a chiplet in any case."""
+        """Numbers of the tiles that hold a fixed chiplet, rising."""
         return np.flatnonzero(self.tiles >= 0)
 
 
@@ -150,7 +150,7 @@ def resolve(
 
 
 def _chiplet_limits(r: Requirements) -> tuple[tuple[float, ...], ...]:
-    """Upper and lower limits on every chiplet by measure; empty where there are none."""
+    """Upper and lower limits on every chiplet by measure, checked; empty where there are none."""
     if not r.chiplet_limits and not r.chiplet_floors:
         return ()
     for key in CHIPLET_MEASURES:
@@ -165,7 +165,7 @@ def _chiplet_limits(r: Requirements) -> tuple[tuple[float, ...], ...]:
 
 
 def _tenant_limits(r: Requirements, application: ApplicationModel) -> tuple[float, float, float]:
-    """Limits on what users get; checks that they ask for something."""
+    """Limits on what users of the networks get; checks that some network has a deadline or a weight to limit."""
     for name, limit in zip(TENANT_LIMITS[:2], r.tenant_limits, strict=False):
         if math.isfinite(limit) and all(math.isinf(network.deadline_s) for network in application.networks):
             raise r.complaint(
@@ -179,7 +179,7 @@ def _tenant_limits(r: Requirements, application: ApplicationModel) -> tuple[floa
 
 
 def _owner(template: Template, chiplets: Sequence[FixedChiplet], names: Sequence[str]) -> str:
-    """Name of the user's template that a resolved template is made from."""
+    """Name of the user's template from which a resolved template is made."""
     for chiplet, name in zip(chiplets, names, strict=True):
         if name == template.name:
             return chiplet.template
@@ -197,7 +197,7 @@ def _sized(
     item: str,
     used: abc.Mapping[str, Template],
 ) -> Template:
-    """A template of fixed sizes; one that exists already where the sizes are the same."""
+    """A template of fixed sizes; that in `used` where one with the same sizes exists."""
     unknown = [name for name in sizes if name not in template.level_names]
     if unknown:
         choice(unknown[0], template.level_names, what="level", file=r.file or None, item=item)
@@ -238,7 +238,7 @@ def _sized(
 def _counts(
     r: Requirements, by_name: abc.Mapping[str, Any], kind: abc.Mapping[str, str], ground: np.ndarray, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fewest and most chiplets per template and of all; a template of which sizes are fixed cannot be counted."""
+    """Fewest and most chiplets, `[T + 1]` int32 each (`ResolvedRequirements.least`); checks that they are possible."""
     for name in [*r.template_least, *r.template_most]:
         item = f"chiplets.templates.{name}"
         _known(r, name, by_name, item)
@@ -277,7 +277,7 @@ def _pins(
     by_name: abc.Mapping[str, Any],
     ground: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Templates that the pins leave every layer, and the tile that it must run on."""
+    """Templates that the pins allow every layer `[layers, T]`, and the tile that it must run on `[layers]`, or -1."""
     names = [
         f"{application.networks[n].name}/{layer.name}"
         for layer, n in zip(application.layers, application.network_of_layer, strict=True)
@@ -312,7 +312,7 @@ def _pins(
 
 
 def _apart(value: float, bound: float, rounding: str) -> tuple[str, str]:
-    """A value and a bound in as many digits as tell the two apart; the value is rounded as `decimal` says."""
+    """A value and a bound as texts, with enough digits to differ; `rounding` is a mode of `decimal` for the value."""
     texts = "", ""
     for digits in (4, 7, 12):
         rounded = decimal.Context(prec=digits, rounding=rounding).create_decimal_from_float(float(value))
@@ -324,13 +324,13 @@ def _apart(value: float, bound: float, rounding: str) -> tuple[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
-    """One demand and what designs reach of it.
+    """One demand, and the values that designs reach.
 
     Attributes:
         key: its key in the requirements.
-        reached: `[N]`, in the key's unit.
-        bound: what is demanded.
-        upper: at most so much, else at least.
+        reached: `[N]`, value of each design, in the key's unit.
+        bound: the demanded bound.
+        upper: the bound is an upper one, else a lower one.
     """
 
     key: str
@@ -340,40 +340,40 @@ class Demand:
 
     @property
     def excess(self) -> np.ndarray:
-        """`[N]`, by how much each design breaks it, 0 where it keeps it: the measure of `moham.violation`."""
+        """`[N]`, by how much each design breaks the demand, measured as in `moham.violation`; 0 where it keeps it."""
         if self.key in _TENANT_KEYS:
             return np.maximum(self.reached - self.bound - _ROUNDING * np.abs(self.reached), 0.0)
         if self.key.startswith("limits"):
-            # What is zero or less keeps every upper limit; NaN stays NaN.
+            # Values of 0 or less keep every upper limit; NaN stays NaN.
             over = np.log(np.maximum(self.reached, np.finfo(float).tiny) / self.bound)
             excess = np.maximum((over if self.upper else -over) - _ROUNDING, 0.0)
             return np.where(np.isnan(excess), np.inf, excess)  # the power of a design without a result
         return np.maximum(self.reached - self.bound if self.upper else self.bound - self.reached, 0)
 
     def told(self, value: float) -> str:
-        """A value beside the bound, in as many digits as tell the two apart."""
+        """A text that states the value beside the bound, with enough digits to tell the two apart."""
         text, bound = _apart(value, self.bound, decimal.ROUND_HALF_EVEN)
         return f"{self.key} {text} (at {'most' if self.upper else 'least'} {bound})"
 
 
 _OWN_LIMIT = "limits.own."
-"""What stands before the names of limits of a user's own."""
+"""Prefix of the names of limits that users define themselves."""
 
 _TENANT_KEYS = tuple(f"limits.{name}" for name in TENANT_LIMITS)
-"""Those of which zero and less may be reached, so that they have no logarithm."""
+"""Limits on values that may be 0 or less, which have no logarithm."""
 
-_ROUNDING = 1e-9  # relative excess over a limit that double precision leaves open
+_ROUNDING = 1e-9  # relative excess over a limit that counts as none in double precision
 
 
 class Reached(NamedTuple):
-    """What N designs reach, as far as requirements speak of it.
+    """The values of N designs that requirements may limit.
 
     Attributes:
         objectives: `[N, 3]` float, latency [s], energy [J], area [mm^2]; inf where a design has no result.
         template: `[N, S]` int, template on each tile, -1 where empty.
         users: what the users of the networks get, leading axis `[N]`; needed where that is limited.
         chiplets: of the designs, leading axis `[N]`; needed where they are limited.
-        own: name, `[N]` values and bound of each limit of the user's own.
+        own: name, `[N]` values and bound of each limit that the user defined.
     """
 
     objectives: np.ndarray
@@ -384,7 +384,7 @@ class Reached(NamedTuple):
 
 
 def demands(resolved: ResolvedRequirements, reached: Reached) -> list[Demand]:
-    """What designs reach of every limit and every number of chiplets."""
+    """The values that designs reach, for every limit and every bound on numbers of chiplets."""
     objectives, template, users, chiplets, own = reached
     with np.errstate(invalid="ignore"):
         power = objectives[:, 1] / objectives[:, 0]
@@ -418,18 +418,18 @@ def demands(resolved: ResolvedRequirements, reached: Reached) -> list[Demand]:
 
 
 def keeps(resolved: ResolvedRequirements, reached: Reached) -> np.ndarray:
-    """Which designs have a result and keep every limit and number of chiplets, `[N]` bool."""
+    """`[N]` bool, designs that have a result and keep every limit and every bound on numbers of chiplets."""
     kept = [demand.excess == 0 for demand in demands(resolved, reached)]
     return np.all([np.isfinite(reached.objectives).all(axis=1), *kept], axis=0)
 
 
 def out_of_reach(resolved: ResolvedRequirements, floor: np.ndarray, tolerance: float) -> InputError | None:
-    """The complaint about limits below what any design reaches, None where there is none.
+    """The error for limits that no design can reach, or None.
 
     Args:
         resolved: the requirements.
         floor: `[3]` float, latency [s], energy [J] and area [mm^2] that no design goes below.
-        tolerance: relative excess over a limit that is none.
+        tolerance: relative excess over a limit that counts as none.
     """
     over = [
         (f"limits.{name}", value, limit)
@@ -440,7 +440,7 @@ def out_of_reach(resolved: ResolvedRequirements, floor: np.ndarray, tolerance: f
         return None
     parts = []
     for key, value, limit in over:
-        # Rounded up, so that who copies it is not refused again.
+        # Rounded up, so that a limit copied from the message is accepted.
         least, stated = _apart(value, limit, decimal.ROUND_CEILING)
         parts.append(f"{key} is {stated}, no design goes below {least}")
     return InputError(
@@ -452,11 +452,11 @@ def out_of_reach(resolved: ResolvedRequirements, floor: np.ndarray, tolerance: f
 
 
 def unmet(resolved: ResolvedRequirements, reached: Reached, *, kept: bool = False, window: bool = False) -> InputError:
-    """The complaint that no design meets the requirements: which demands fail, and what was reached of them.
+    """The error that no design meets the requirements: which demands fail, and the values that were reached.
 
     Args:
         resolved: the requirements.
-        reached: by the designs that come nearest.
+        reached: values of the designs that come nearest.
         kept: there is a checkpoint to go on from.
         window: the limit on latency may come from `Settings.within`.
     """

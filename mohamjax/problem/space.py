@@ -1,4 +1,4 @@
-"""The space of designs as arrays, built once on the host from networks, templates, tables and requirements.
+"""The space of designs as arrays, built once on the host from the networks, templates, tables and requirements.
 
 Axes: L layers (padded), S tiles, U unique layers, T templates, M mappings of a Pareto set.
 """
@@ -28,7 +28,7 @@ class Genetics:
         layers: `[]` int32, number of layers; the rest of L is padding.
         unique: `[L]` int32, unique layer of each layer.
         predecessors: `[L, A]` int32, immediate predecessors (`kinds.immediate`), padded with -1.
-        successors: `[L, B]` int32, layers whose immediate predecessor it is, padded with -1.
+        successors: `[L, B]` int32, layers of which this is an immediate predecessor, padded with -1.
         count: `[U, T]` int32, size of each Pareto set; 0 where the template cannot run the layer.
         able: `[L, T]` bool, the template runs the layer and the user's pins allow it; False where padded.
         kinds: layers that are alike.
@@ -37,14 +37,14 @@ class Genetics:
         cover: `[S]` int32, a package of few chiplets that together run every layer, -1 where empty.
         orders: `[R, L]` int32, random topological orders (Kahn) that random individuals draw from.
         max_chiplets: `[]` int32, most chiplets that a design may have, at most S.
-        on_tile: `[S]` int32, template that the tile holds in any case; `FREE` where the search chooses, `CLOSED` where
+        on_tile: `[S]` int32, template of the fixed chiplet on the tile; `FREE` where the search chooses, `CLOSED` where
             nothing may stand (`problem.resolved`).
         pin: `[L]` int32, tile that the layer must run on, -1 where it is free.
-        homogeneous: `[]` int32, template for designs that hold none that runs every layer, where all chiplets must be
-            of one template; -1 where they need not.
-        model: `[L]` int32, application model of each layer, rising (`workload.ensemble`); None where there is one only.
-        urgency: `[L]` float, cycles by which list scheduling takes a layer for more urgent than what remains after it
-            says; None where lateness is no objective.
+        homogeneous: `[]` int32, where all chiplets must have one template, the template for designs none of whose own
+            templates runs every layer; -1 where packages may be mixed.
+        model: `[L]` int32, application model of each layer, rising (`workload.ensemble`); None where there is only one.
+        urgency: `[L]` float, cycles that list scheduling adds to the longest remaining path of a layer for its
+            deadline; None where neither lateness nor missed deadlines are an objective.
     """
 
     layers: jax.Array
@@ -73,11 +73,11 @@ class Genetics:
 
 @record
 class MeasureArrays:
-    """What the objectives of a search are measured with, where they are others than latency, energy and area.
+    """How the objectives of a search are measured, where they are not latency, energy and area.
 
     Attributes:
-        network: `[M]` int32, network that an objective is of; -1 where it is of all.
-        offset: `[M]` float, what was added to an objective to have it above zero.
+        network: `[M]` int32, network that the objective measures; -1 where it measures all.
+        offset: `[M]` float, what is added to the objective to make it positive.
     """
 
     network: jax.Array
@@ -92,18 +92,18 @@ class DesignSpace:
         genetics: what the operators read.
         plans: what the decoding of plans reads.
         evaluation: what the evaluation reads.
-        reference: `[M]` float, reference point of the hypervolume, in objective units, with their offsets.
-        ideal: `[M]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
-        weights: `[M]` float, exponents of the objectives where one number is minimised.
+        reference: `[M]` float, reference point of the hypervolume, in objective units, with the offsets added.
+        ideal: `[M]` float, a lower bound on the objectives of all designs, which scales the hypervolume to [0, 1].
+        weights: `[M]` float, exponents of the objectives where a single number is minimised.
         limits: `[4]` float, upper bounds of latency [s], energy [J], area [mm^2] and power [W]; inf where free.
         least: `[T + 1]` int32, fewest chiplets of each template, then of all.
         most: `[T + 1]` int32, most chiplets of each template, then of all.
-        tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where nobody has a deadline or a
-            weight.
-        chiplet_limits: `[2, K]` float, upper and lower bounds on every chiplet by `CHIPLET_MEASURES`; None where none
-            is limited.
-        models: the application models whose layers these are; None where there is one only.
-        measures: what the objectives are measured with; None where they are latency, energy and area.
+        tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where no network has a deadline
+            or a weight.
+        chiplet_limits: `[2, K]` float, upper and lower bounds on every chiplet by `CHIPLET_MEASURES`; None where
+            there are none.
+        models: the application models whose layers these are; None where there is only one.
+        measures: how the objectives are measured; None where they are latency, energy and area.
     """
 
     genetics: Genetics
@@ -128,7 +128,7 @@ def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *,
     Args:
         key: typed key, consumed.
         predecessors: `[L, A]` int32, padded with -1.
-        layers: `[]` int32, layers that exist; padded ones come last.
+        layers: `[]` int32, number of layers that exist; padded ones come last in the orders.
         count: R, static.
 
     Returns:
@@ -153,7 +153,7 @@ def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *,
 
 
 def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The most similar mapping on another template, for every mapping (docs/concepts/designs.md).
+    """The most similar mapping on every other template, for every mapping (docs/concepts/designs.md).
 
     Objectives are scaled to [0, 1] within each (unique layer, template) set; the transform of a mapping is the
     nearest point of the target's set (Euclidean).
@@ -173,7 +173,7 @@ def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         scaled = np.where(valid[..., None], (objectives - low) / span, 0.0)
     out = np.zeros((unique, templates, size, templates), np.int32)
-    for u, target in np.ndindex(unique, templates):  # one by one: distances take the square of the size in memory
+    for u, target in np.ndindex(unique, templates):  # one by one: the distances take memory quadratic in the size
         if count[u, target]:
             gap = np.sum((scaled[u, :, :, None] - scaled[u, target, : count[u, target]]) ** 2, axis=-1)
             out[u, ..., target] = np.argmin(gap, axis=-1)

@@ -1,7 +1,7 @@
-"""The price of robustness: packages for several application models beside those for one, model by model.
+"""The price of robustness: packages for several application models compared with those for one, model by model.
 
-Fronts of three objectives are compared on a plane: how little latency times energy a package of some area can have. The
-price is the ratio of two such curves, as its geometric mean over the areas (on a log axis) that both fronts reach.
+Fronts of three objectives are compared on a plane: the least latency times energy of a package up to some area. The
+price is the ratio of two such curves: its geometric mean over the areas (on a log axis) that both fronts reach.
 
 Axes: N designs.
 """
@@ -13,12 +13,12 @@ import dataclasses
 import numpy as np
 
 ALL = "all models"
-"""In the place of a model: the objectives over all of them."""
+"""Stands for a model's name where objectives are over all models."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """How robust packages and those made for the nominal model alone serve one model.
+    """How robust packages, and those made for the nominal model alone, serve one model.
 
     Attributes:
         model: its name.
@@ -34,12 +34,12 @@ class Comparison:
 
     @property
     def price(self) -> float:
-        """What robust packages have of the latency times energy of nominal ones; NaN where there is nothing to say."""
+        """Latency times energy of robust packages over that of nominal ones (`price`); NaN where a front is empty."""
         return price(self.robust, self.nominal)
 
     @property
     def runs(self) -> tuple[int, int]:
-        """Robust and nominal packages that the model runs on."""
+        """Numbers of robust and of nominal packages that the model runs on."""
         robust, nominal = (int(np.isfinite(x).all(axis=1).sum()) for x in (self.robust, self.nominal))
         return robust, nominal
 
@@ -48,7 +48,7 @@ def staircase(objectives: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Areas, rising, and the least latency times energy of designs up to each of them, falling.
 
     Args:
-        objectives: `[N, 3]` float; rows that are not finite do not count.
+        objectives: `[N, 3]` float; rows that are not finite are ignored.
 
     Examples:
         >>> staircase(np.array([[2.0, 2.0, 3.0], [1.0, 1.0, 5.0], [3.0, 3.0, 4.0]]))
@@ -65,11 +65,11 @@ def staircase(objectives: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def price(paid: np.ndarray, asked: np.ndarray) -> float:
     """Latency times energy of one front over that of another at equal area, the geometric mean over log areas.
 
-    From the least area that both reach to the largest at which one still gains; NaN where a front is empty.
+    Areas range from the least that both reach to the largest at which either still gains; NaN where a front is empty.
 
     Args:
-        paid: `[N, 3]` float.
-        asked: `[K, 3]` float.
+        paid: `[N, 3]` float, objectives of the one front.
+        asked: `[K, 3]` float, objectives of the other.
 
     Examples:
         >>> price(np.array([[2.0, 2.0, 1.0]]), np.array([[1.0, 1.0, 1.0]]))

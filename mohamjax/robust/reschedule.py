@@ -1,7 +1,7 @@
-"""Schedules on packages that stand: other networks on chiplets that were made for some.
+"""Schedules on fixed packages: application models on chiplets that were made for others.
 
-No chiplet grows. Every layer has the best mapping, under its chiplet's weight, that fits the chiplet in every buffer
-and every mesh; layers are placed and ordered as those of a plan (`plans.decode`). A network of which some layer fits no
+No chiplet grows. Every layer has the best mapping, under its chiplet's weight, that fits every buffer and every array
+of the chiplet; layers are placed and ordered as those of a plan (`plans.decode`). A model with a layer that fits no
 chiplet does not run on the package.
 
 Axes: N packages, S tiles, V levels, U unique layers, T templates, M mappings of a set, L layers (padded), A application
@@ -32,14 +32,14 @@ from mohamjax.workload import ApplicationModel, Ensemble, Member
 
 @dataclasses.dataclass(frozen=True)
 class Packages:
-    """Chiplets that stand, and how layers choose among them; NumPy arrays.
+    """Fixed chiplets, and how layers choose mappings and chiplets; NumPy arrays.
 
     Attributes:
         template: `[N, S]` int, template on each tile, -1 where it is empty.
         capacity: `[N, S, V]` float, words per buffer instance.
         fanout: `[N, S, V, 2]` float.
-        weight: `[N, S]` int, by which score layers choose their mapping on each chiplet (`plans.WEIGHTS`).
-        thrift: `[N]` int, exponent of energy when layers are placed (`plans.THRIFT`).
+        weight: `[N, S]` int, the score by which layers choose their mapping on each chiplet (index in `plans.WEIGHTS`).
+        thrift: `[N]` int, exponent of energy when layers are placed (index in `plans.THRIFT`).
     """
 
     template: np.ndarray
@@ -50,7 +50,7 @@ class Packages:
 
     @staticmethod
     def of(evaluated: Evaluated, plans: Plan) -> Packages:
-        """Those of evaluated designs `[N]`, with the weights of their plans."""
+        """The packages of evaluated designs `[N]`, with the weights of their plans."""
         chips = evaluated.reports.chiplets
         return Packages(
             template=np.asarray(evaluated.designs.template),
@@ -61,7 +61,7 @@ class Packages:
         )
 
     def under_all(self) -> Packages:
-        """Each package as it is and under every weight and exponent: `[N * (1 + W * K)]`, a package's own together."""
+        """Each package as it is and under every weight and exponent: `[N * (1 + W * K)]`, grouped by package."""
         choices = [(w, k) for w in range(len(WEIGHTS)) for k in range(len(THRIFT))]
         weight, thrift = (np.asarray(column) for column in zip(*choices, strict=True))
         number, several = len(self.template), 1 + len(choices)
@@ -77,13 +77,13 @@ class Packages:
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """An application model on packages that stand.
+    """An application model on fixed packages.
 
     Attributes:
         application: the model.
-        rows: `[n]` int, packages that it runs on.
+        rows: `[n]` int, indices of the packages that it runs on.
         evaluated: its designs on them, `[n]`; None where there are none.
-        reasons: per package why it does not run there; empty where it does.
+        reasons: per package, why it does not run there; empty where it does.
     """
 
     application: ApplicationModel
@@ -124,7 +124,7 @@ def reschedule(
         Every model on the packages, evaluated in double precision.
     """
     models = Ensemble(tuple(Member(application) for application in applications))
-    # Random orders are for those who search.
+    # Only searches need random orders.
     space = problem.cast(jnp.float32).space(jax.random.key(0), tables, orders=1, ensemble=models)
     genetics: Genetics = jax.device_get(space.genetics)
     plans: PlanTables = jax.device_get(space.plans)
@@ -155,7 +155,7 @@ def _rows_of(packages: Packages, rows: np.ndarray) -> Packages:
 
 
 def _told(application: ApplicationModel, lost: np.ndarray) -> str:
-    """Which layers fit no chiplet, of `[layers]` bool; empty where all do."""
+    """Says which layers fit no chiplet (`lost`, `[layers]` bool); empty where all fit one."""
     if not lost.any():
         return ""
     first = int(np.argmax(lost))
@@ -201,7 +201,7 @@ def _scheduled(times: jax.Array, costs: jax.Array, genetics: Genetics) -> tuple[
 def _fitting(packages: Packages, plans: PlanTables, tables: MappingTables) -> tuple[np.ndarray, np.ndarray]:
     """The best mapping of every unique layer on every chiplet among those that fit, and whether one does.
 
-    Sizes are compared as they are, and not by thresholds: nothing may grow.
+    Sizes are compared exactly, not by the thresholds of plans, since nothing may grow.
 
     Returns:
         `[N, S, U]` int32, and `[N, S, U]` bool.
@@ -230,12 +230,12 @@ def _fitting(packages: Packages, plans: PlanTables, tables: MappingTables) -> tu
 
 
 def rows_of_tables(known: MappingTables, places: Sequence[int], new: MappingTables | None) -> MappingTables:
-    """Tables of unique layers put together, NumPy arrays.
+    """Tables of unique layers, put together from known and new ones; NumPy arrays.
 
     Args:
         known: tables of some layers, `[K, T, M, ...]`.
-        places: per layer its row in `known`, or -1 for the next one of `new`.
-        new: of the others, with as many places per set; None where there are none.
+        places: per layer, its row in `known`, or -1 for the next row of `new`.
+        new: tables of the other layers, with as many places per set; None where there are no others.
     """
     fresh = iter(range(len(places)))
     rows = [(known, place) if place >= 0 else (new, next(fresh)) for place in places]

@@ -1,9 +1,10 @@
 """Robust fronts: packages that serve several application models, and what that costs.
 
 The search is the ordinary one, over the joined application of all models (`workload.ensemble`): an individual is one
-package with a schedule for every model, and its latency and energy are the mean or the worst over the models. Beside
-its front stand held-out models, scheduled on the packages as they are, and for the price of robustness the front of the
-nominal model alone, found with as many evaluations, whose packages have to serve the other models too.
+package with a schedule for every model, and its latency and energy are the mean or the worst over the models. Two
+things are reported beside its front: held-out models, scheduled on the packages as they are, and, for the price of
+robustness, the front of the nominal model alone. It is found with as many evaluations, and its packages have to serve
+the other models too.
 
 Axes: N designs, A application models.
 """
@@ -51,10 +52,10 @@ class RobustFront:
     """Packages that serve all models of an ensemble, N of them.
 
     Attributes:
-        objectives: `[N, 3]` float64 by rising latency, over the models.
+        objectives: `[N, 3]` float64, objectives over the models, by rising latency.
         models: A, each with its schedules on the packages, evaluated in double precision.
         plans: what the packages were decoded from, leading axis `[N]`.
-        held_out: the held-out models on the packages; none where the search for them was stopped by hand.
+        held_out: the held-out models on the packages; empty where the search was stopped by hand.
     """
 
     objectives: np.ndarray
@@ -69,13 +70,13 @@ class RobustFront:
 
 @dataclasses.dataclass(frozen=True)
 class NominalFront:
-    """The front that the nominal model has by itself, K designs, and how its packages serve the others.
+    """The front of the nominal model alone, K designs, and how its packages serve the other models.
 
     Attributes:
-        search: the search for it.
-        objectives: `[K, 3]` float64, over the models, as those of a `RobustFront`; inf where a model does not run.
-        models: A, the nominal one with the schedules that were found for it.
-        held_out: the held-out models.
+        search: the result of the search for it.
+        objectives: `[K, 3]` float64, over the models like those of a `RobustFront`; inf where a model does not run.
+        models: A models, the nominal one with the schedules that were found for it.
+        held_out: the held-out models on the packages.
     """
 
     search: SearchResult
@@ -91,14 +92,14 @@ class RobustResult:
     Attributes:
         ensemble: the application models.
         front: the front over them.
-        nominal: what the nominal model has by itself; None where that was not asked for, or the search was stopped.
+        nominal: the front of the nominal model alone; None where it was not asked for, or the search was stopped.
         history: one row per generation.
         config: everything needed to repeat the search; plain data.
-        timings: seconds by step, as of `SearchResult`; `mapping_s` with the layers of held-out models. The search for
-            the nominal model has its own.
+        timings: seconds by step, as in `SearchResult`; `mapping_s` includes the layers of held-out models. The search
+            for the nominal model has timings of its own.
         tables: Pareto tables of the joined application.
         interrupted: the search was stopped by hand before its end.
-        rescheduler: puts the models on other packages.
+        rescheduler: schedules the models on other packages.
     """
 
     ensemble: Ensemble
@@ -112,7 +113,7 @@ class RobustResult:
     rescheduler: Rescheduler
 
     def comparisons(self) -> list[Comparison]:
-        """All models together, then every model, held-out ones last: robust packages beside nominal ones."""
+        """Robust packages beside nominal ones: for all models together, then for every model, held-out ones last."""
         front, nominal = self.front, self.nominal
         roles = [*self.ensemble.roles, *["held out"] * len(front.held_out)]
         robust = [*(own.objectives for own in front.models), *(own.objectives for own in front.held_out)]
@@ -128,8 +129,8 @@ class RobustResult:
 def check_robust(ensemble: Ensemble, problem: DesignProblem, settings: Settings) -> None:
     """Checks all that can be checked before the layer mapper runs.
 
-    Pins name layers of any model, and hold wherever a model has them; a pin that none of the searched models has is
-    refused. Limits on latency, energy and power have to be kept in every model.
+    Pins name layers of any model, and apply to every model that has such layers; a pin whose layers no searched model
+    has is refused. Limits on latency, energy and power apply to every model.
 
     Args:
         ensemble: the application models.
@@ -137,7 +138,7 @@ def check_robust(ensemble: Ensemble, problem: DesignProblem, settings: Settings)
         settings: settings of the search.
 
     Raises:
-        InputError: as `RobustSearch.run`.
+        InputError: as for `RobustSearch.run`.
     """
     if settings.moham.genes != "plans":
         raise ensemble.complaint(
@@ -165,7 +166,7 @@ def check_robust(ensemble: Ensemble, problem: DesignProblem, settings: Settings)
 
 
 def problem_of(application: ApplicationModel, problem: DesignProblem) -> DesignProblem:
-    """The problem of other networks on the same hardware, without pins that name none of their layers."""
+    """The problem of other networks on the same hardware, with only those pins that name their layers."""
     names = [
         f"{application.networks[n].name}/{layer.name}"
         for layer, n in zip(application.layers, application.network_of_layer, strict=True)
@@ -180,25 +181,25 @@ def problem_of(application: ApplicationModel, problem: DesignProblem) -> DesignP
 class RobustSearch:
     """A search for packages that serve several application models: `RobustSearch(ensemble, problem).run()`.
 
-    An interrupt (Ctrl-C) while generations run, or while the front of such is finished, ends it cleanly with the
-    packages found so far: held-out models are not scheduled then, and there is no price. While those of the nominal
-    model run, or its front is finished, it ends that search alone, and the price is that of what it found, which may
-    not be refitted. At any other time it is raised, and `resume` goes on from the checkpoint.
+    An interrupt (Ctrl-C) while generations run, or while their front is finished, ends the search cleanly with the
+    packages found so far: held-out models are then not scheduled, and there is no price. In the search for the nominal
+    model, it ends that search alone in the same way: the price is that of the packages found, which may not be
+    refitted. At any other time the interrupt is raised, and `resume` goes on from the checkpoint.
 
     Attributes:
         ensemble: the application models.
         problem: the problem of `ensemble.joined`.
         settings: default the `small` budget.
         price: also search for the nominal model alone, with the same settings and so with as many evaluations.
-        listener: told how it goes.
+        listener: told about the progress.
         tables: mappings to choose from, of the unique layers of `ensemble.everyone` on the templates that the
             requirements leave; default those that the layer mapper finds.
         cache: where the layer mapper's sets are kept between runs.
-        checkpoint: where the state is kept now and then, and at the end.
-        nominal_checkpoint: where that of the search for the nominal model is kept.
-        resume: go on from what is kept there.
+        checkpoint: where the state is saved now and then, and at the end.
+        nominal_checkpoint: where the state of the search for the nominal model is saved.
+        resume: go on from the saved states.
         checkpoint_every_s: seconds between checkpoints.
-        devices: as of `search.Search`.
+        devices: as in `search.Search`.
     """
 
     ensemble: Ensemble
@@ -216,13 +217,14 @@ class RobustSearch:
     devices: DevicesLike = None
 
     def run(self) -> RobustResult:
-        """Searches; held-out models and the price of robustness follow.
+        """Searches, then schedules held-out models and finds the price of robustness.
 
         Returns:
-            The front and what stands beside it.
+            The front, the held-out models and the front of the nominal model.
 
         Raises:
-            InputError: as of `search.Search`; limits on what the users of networks get, a search of layers, or seeds.
+            InputError: as in `search.Search`; also for genes other than plans, seeds, objectives other than the default
+                ones, and limits on what the users of networks get.
         """
         self.prepare()
         self.map()
@@ -262,7 +264,7 @@ class RobustSearch:
             return search.explore(cleanup)
 
     def evaluate(self, explored: Explored) -> RobustFront:
-        """The front of what was found, in double precision; held-out models are not on it yet."""
+        """The front of the designs found, in double precision, without held-out models yet."""
         tick = time.perf_counter()
         applications = [member.application for member in self.ensemble.models]
         count = np.asarray(explored.tables.count)
@@ -325,7 +327,7 @@ def _front(
     """Rows of the designs of the front, and their objectives over the models.
 
     Raises:
-        InputError: no design keeps the requirements in every model.
+        InputError: no design meets the requirements in every model.
     """
     each = np.stack([own.objectives for own in evaluated])
     template = np.asarray(evaluated[0].designs.template)
@@ -333,7 +335,7 @@ def _front(
     of_models = [reached._replace(objectives=own) for own in each]
     within = np.all([keeps(resolved, own) for own in of_models], axis=0)
     if not within.any():
-        # Of every design the model in which it breaks most.
+        # For every design, the model in which it violates them most.
         excess = [np.sum([demand.excess for demand in demands(resolved, own)], axis=0) for own in of_models]
         worst = np.argmax(excess, axis=0)
         raise unmet(resolved, reached._replace(objectives=each[worst, np.arange(len(worst))]), kept=kept)
@@ -345,14 +347,14 @@ def _front(
 
 @dataclasses.dataclass(frozen=True)
 class Rescheduler:
-    """What schedules models on packages that stand.
+    """Schedules models on fixed packages.
 
     Attributes:
         ensemble: the application models.
-        problem: of the search.
-        settings: of the search.
-        tables: of the joined application of the models.
-        apart: of the joined application of the held-out models; None where there are none, or they were not mapped.
+        problem: problem of the search.
+        settings: settings of the search.
+        tables: tables of the joined application of the models.
+        apart: tables of the joined application of the held-out models; None where there are none, or none were mapped.
     """
 
     ensemble: Ensemble
@@ -364,7 +366,7 @@ class Rescheduler:
     def with_held_out(
         self, listener: Listener, tables: MappingTables | None, cache: TableStore | None, devices: Devices | None
     ) -> Rescheduler:
-        """Finds mappings of the layers that held-out models alone have; the others have those of the search."""
+        """Maps the layers that only held-out models have; the other layers keep the mappings of the search."""
         everyone = self.ensemble.joined
         others = joined([member.application for member in self.ensemble.held_out])
         place = {unique: i for i, unique in enumerate(everyone.unique_layers)}
@@ -391,8 +393,8 @@ class Rescheduler:
 
         Args:
             packages: the packages.
-            known: designs on them, of one of the models, that stay as they are; default none.
-            number: of that model.
+            known: designs of one of the models on the packages, which stay as they are; default none.
+            number: index of that model.
         """
         others = [member for a, member in enumerate(self.ensemble.models) if known is None or a != number]
         served: list[Served] = []
@@ -404,7 +406,7 @@ class Rescheduler:
         return tuple(served)
 
     def nominal(self, result: SearchResult) -> NominalFront:
-        """All models on the packages of the nominal model's front, which keeps its own schedules."""
+        """All models on the packages of the nominal model's front; the nominal model keeps its own schedules."""
         assert result.plans is not None
         packages = Packages.of(result.front, result.plans)
         served = self.models(packages, result.front, self.ensemble.nominal)
@@ -417,7 +419,7 @@ class Rescheduler:
 
 
 def _only(application: ApplicationModel, known: set[Any]) -> ApplicationModel:
-    """An application model of the unique layers that are not known, for the layer mapper alone."""
+    """An application model of the unique layers that are not known, only for the layer mapper."""
     layers = {
         unique: dataclasses.replace(layer, name=f"layer{i}", predecessors=())
         for i, (unique, layer) in enumerate(

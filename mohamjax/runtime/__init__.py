@@ -1,1 +1,1 @@
-"""What every part may use and what knows nothing of the field: compiling, devices, platforms, records."""
+"""Domain-independent tools that every part may use: compiling, devices, platforms, records."""

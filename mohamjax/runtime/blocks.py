@@ -1,4 +1,4 @@
-"""Long batches in blocks, one after another: what a block needs stays in the processor's cache, or in memory at all."""
+"""Long batches processed block by block, so that a block fits the CPU's cache, or memory; deterministic sums, sorts."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ Rows = TypeVar("Rows")
 Result = TypeVar("Result")
 
 DESIGNS = 128
-"""Designs of which a processor's caches hold what growing and evaluating them needs: twice that is no faster."""
+"""Designs of a block whose growing and evaluation fit a CPU's caches; twice as many are no faster."""
 
 WIDE = 1 << 17
-"""Rows of a block on an accelerator: enough that launches cost little, few enough for its memory (a mapping takes some
-20 kB where its wires are counted)."""
+"""Rows of a block on an accelerator: enough that launches cost little, few enough for its memory (a mapping takes about
+20 kB if its wires are counted)."""
 
 
 def in_blocks(function: Callable[[Rows], Result], rows: Rows, most: int) -> Result:
     """A function of a batch, applied to equal blocks of it in a loop.
 
-    Where the blocks do not divide the batch, its last row fills them up: `jax.lax.map` would compile the function a
-    second time for a shorter rest.
+    If the batch does not divide into equal blocks, copies of its last row fill up the last block, because
+    `jax.lax.map` would compile the function a second time for a shorter one.
 
     Args:
         function: from a pytree with leading axis `[n]` to another, row by row; n is static and at most `most`.
         rows: pytree with leading axis `[N]`, of any length.
-        most: static, rows of a block at most; at least 1.
+        most: static, most rows of a block; at least 1.
 
     Returns:
-        The function's pytree with leading axis `[N]`.
+        The function's result with leading axis `[N]`.
     """
     total = jax.tree.leaves(rows)[0].shape[0]
     count = -(-total // most)
@@ -53,13 +53,13 @@ def in_blocks(function: Callable[[Rows], Result], rows: Rows, most: int) -> Resu
 
 
 def in_fitting_blocks(function: Callable[[Rows], Result], rows: Rows, most: int, wide: int = WIDE) -> Result:
-    """`in_blocks` of at most `most` rows on a processor, of at most `wide` on an accelerator.
+    """`in_blocks` with blocks of at most `most` rows on a CPU, of at most `wide` on an accelerator.
 
     Args:
         function: from rows to rows, see `in_blocks`.
         rows: pytree with leading axis `[N]`.
-        most: static, rows of a block on a processor.
-        wide: static, rows of a block on an accelerator.
+        most: static, most rows of a block on a CPU.
+        wide: static, most rows of a block on an accelerator.
     """
     if jax.tree.leaves(rows)[0].shape[0] <= most:
         return function(rows)
@@ -68,17 +68,17 @@ def in_fitting_blocks(function: Callable[[Rows], Result], rows: Rows, most: int,
 
 
 def not_negative(value: jax.Array) -> jax.Array:
-    """A value that is not negative, as it is: what a compiler cannot know, and so contracts no addition with it.
+    """Returns a non-negative value unchanged, in a form that compilers do not contract with a following addition.
 
-    Where a product and an addition happen to be in one loop, compilers round both at once. NaN and derivatives pass.
+    In one loop compilers would contract a product and an addition, and round only once. NaN and derivatives pass.
     """
     return jnp.where(value < 0, jnp.zeros_like(value), value)
 
 
 def pairwise_sum(terms: jax.Array) -> jax.Array:
-    """A sum over the last axis, which has terms, as a balanced tree: rounding grows with the log of their number.
+    """A sum over the last axis (not empty) as a balanced tree; rounding grows with the log of the number of terms.
 
-    Halves are added, then halves of these: the compiler may add the terms of `jnp.sum` in any order.
+    Halves are added, then halves of these, in a fixed order; the compiler may add the terms of `jnp.sum` in any order.
     """
     rest = 0.0
     while (count := terms.shape[-1]) > 1:
@@ -90,23 +90,23 @@ def pairwise_sum(terms: jax.Array) -> jax.Array:
 
 
 def steady_sum(terms: jax.Array, axis: int = -1) -> jax.Array:
-    """A sum of terms that are not negative, rounded alike in every program: for all batches and fusions.
+    """A sum of non-negative terms that is rounded alike in every program, for all batch sizes and fusions.
 
-    `pairwise_sum` of products that are safe from being contracted with the addition (`not_negative`).
+    It is `pairwise_sum` of terms that cannot be contracted with the addition (`not_negative`).
 
     Args:
         terms: 0 and above; inf and NaN are passed on.
-        axis: static, along which.
+        axis: static, axis of the sum.
     """
-    # Terms are there before they are added: else an accelerator gathers them anew for each of the first halvings.
+    # The barrier computes the terms before the sum; without it, accelerators gather them anew in the first halvings.
     return pairwise_sum(jax.lax.optimization_barrier(not_negative(jnp.moveaxis(terms, axis, -1))))
 
 
 def short_argsort(keys: jax.Array) -> jax.Array:
-    """What `jnp.argsort` gives along a short last axis: stable, by comparing all pairs.
+    """Stable `jnp.argsort` along a short last axis, by comparing all pairs.
 
-    For rows of some tens of keys n^2 comparisons side by side are far cheaper than a sort, on a processor as on a GPU,
-    where a sort is many launches.
+    For rows of some tens of keys n^2 parallel comparisons are far cheaper than a sort, both on a CPU and on a GPU,
+    where a sort takes many launches.
 
     Args:
         keys: `[..., n]`, integers or floats without NaN.
@@ -122,30 +122,30 @@ def short_argsort(keys: jax.Array) -> jax.Array:
 
 
 def first_true(mask: jax.Array, count: int) -> jax.Array:
-    """What `jnp.flatnonzero(mask, size=count, fill_value=n)` gives, by looking up each place in a running sum.
+    """The same as `jnp.flatnonzero(mask, size=count, fill_value=n)`, by looking up each place in a running sum.
 
-    The library's writes every place one after the other: eight times as long on a processor for some thousand.
+    JAX's function writes the places one after the other, which takes a CPU eight times as long for some thousand.
 
     Args:
         mask: `[n]` bool.
         count: static, places to find.
 
     Returns:
-        `[count]` int32, where the first, second, ... true one is; n where there are no more.
+        `[count]` int32, places of the first, second, ... true entry; n where there are no more.
     """
     rank = jnp.cumsum(mask, dtype=jnp.int32)
     place = jnp.searchsorted(rank, 1 + jnp.arange(count, dtype=jnp.int32), method="scan_unrolled")
     return place.astype(jnp.int32)
 
 
-_COUNTED = 1024  # keys up to which counting takes less than a processor's sort, of a hundred columns
+_COUNTED = 1024  # keys up to which counting is faster than a CPU's sort, for a hundred columns
 
 
 def side_by_side_argsort(keys: jax.Array) -> jax.Array:
-    """What `jnp.argsort` gives along the first axis, stable, of many columns of some hundred keys.
+    """Stable `jnp.argsort` along the first axis, for many columns of some hundred keys.
 
-    A processor sorts one column after the other, comparing through a function call; it counts which keys come before a
-    key in all columns at once, key by key: a seventh of the time for 192 keys.
+    A CPU sorts one column after the other, with a function call per comparison. Counting the keys that come before each
+    key, key by key and in all columns at once, takes a seventh of the time for 192 keys.
 
     Args:
         keys: `[n, N]`, integers or floats without NaN.
@@ -175,11 +175,11 @@ def side_by_side_argsort(keys: jax.Array) -> jax.Array:
 
 
 def varying(tree: Rows, *like: object) -> Rows:
-    """The tree, marked as different from device to device wherever `like` is.
+    """The tree, marked as varying over devices if `like` is.
 
-    Inside `jax.shard_map` the first carry of a loop must be marked as what the loop makes of it, which constants are
-    not. The mark comes from a choice that never falls on `like` and that the compiler takes away: how a type tells the
-    mark differs between versions of JAX.
+    Inside `jax.shard_map` the first carry of a loop must have the same mark as the loop's result; constants have none.
+    The mark comes from a select that never changes a value and that the compiler removes, because the way to mark a
+    type differs between versions of JAX.
 
     Args:
         tree: pytree of arrays.

@@ -14,7 +14,7 @@ _CALLED = {int: "integers", float: "floats", bool: "bools"}
 
 
 def check_whole(config: object, item: str, least: dict[str, int]) -> None:
-    """Refuses fields of settings that are not whole numbers, or less than the least that is allowed."""
+    """Raises InputError if a field of settings is not a whole number, or below its least allowed value."""
     for name, low in least.items():
         value = getattr(config, name)
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
@@ -22,7 +22,7 @@ def check_whole(config: object, item: str, least: dict[str, int]) -> None:
 
 
 def check_seed(value: object, argument: str = "seed") -> None:
-    """Refuses what is no seed of `jax.random.key`."""
+    """Raises InputError if a value is not a seed of `jax.random.key`."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not (whole and 0 <= value < 2**32):  # pyright: ignore[reportOperatorIssue]
         raise InputError(f"is {value!r:.40}", argument=argument, remedy="give a whole number from 0 to 2^32 - 1")
@@ -35,20 +35,20 @@ def check_arrays(
     kinds: abc.Mapping[str, type],
     remedy: str = "",
 ) -> None:
-    """Refuses arrays of another shape or dtype. It looks at no value, so that it serves at trace time.
+    """Checks shapes and dtypes of arrays. It reads no values, so that it works at trace time.
 
     Args:
-        of: what stands before the names in a message, such as `design.`.
+        of: prefix of the names in a message, such as `design.`.
         arrays: NumPy or JAX arrays, or tracers, by name.
         shapes: the shape that each must have.
-        kinds: what each of these must hold: a dtype such as `np.uint32`, or int, float or bool, which stand for all
-            dtypes of theirs.
-        remedy: what to do about a wrong shape, behind the message.
+        kinds: the type that each must have: a dtype such as `np.uint32`, or int, float or bool for all dtypes of this
+            kind.
+        remedy: what to do about a wrong shape, appended to the message.
 
     Raises:
-        ValueError: a shape or a dtype is another one.
+        ValueError: a shape or a dtype differs.
     """
-    import chex  # takes 50 ms to import, which a command that traces nothing need not wait for
+    import chex  # takes 50 ms to import, which commands that trace nothing do not need
 
     seen = {name: jax.ShapeDtypeStruct(np.shape(x), jnp.result_type(x)) for name, x in arrays.items()}
     for name, shape in shapes.items():

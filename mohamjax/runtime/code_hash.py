@@ -1,7 +1,7 @@
-"""A hash of what runs: the code of this package and the versions of the packages that compute for it.
+"""A hash of the running code: the sources of this package and the versions of the packages that compute for it.
 
-Every cache on disk has it in the names of its files, so that nothing kept outlives an edit that could change it. It
-covers every source file, not a chosen list of them: a list is right only until somebody adds an import.
+Every cache on disk has it in its file names, so that no entry outlives an edit that could change it. The hash covers
+every source file, because a chosen list would be right only until somebody adds an import.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PACKAGE = pathlib.Path(__file__).parents[1]
 
 @functools.cache
 def code_hash(root: pathlib.Path = _PACKAGE) -> str:
-    """SHA-256 (hexadecimal) of all source files of a package, default this one, and of the versions that it runs by."""
+    """SHA-256 (hexadecimal) of all source files of a package, default this one, and of the versions that it uses."""
     versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")]
     digest = hashlib.sha256(repr((*versions, platform.python_version())).encode())
     for path in sorted(root.rglob("*.py")):
@@ -31,10 +31,10 @@ def code_hash(root: pathlib.Path = _PACKAGE) -> str:
 
 
 def code_unchanged(root: pathlib.Path = _PACKAGE) -> bool:
-    """Whether no source file has changed since this process began to import them, so that `code_hash` is what runs.
+    """Whether no source file has changed since this process began to import them: `code_hash` is of the running code.
 
-    The time of the last change of the file's entry counts too: a file that was moved into the place of another keeps
-    its time of modification. One second is left for file systems whose clocks lag.
+    The status change time (ctime) counts too, because a file moved into the place of another keeps its modification
+    time. One second is allowed for file systems whose clocks lag.
     """
     loaded = [getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if of_this_package(name)]
     try:
@@ -45,5 +45,5 @@ def code_unchanged(root: pathlib.Path = _PACKAGE) -> bool:
 
 
 def of_this_package(name: str) -> bool:
-    """Whether a module of this full name is of this package."""
+    """Whether a module of this full name belongs to this package."""
     return name.partition(".")[0] == __name__.partition(".")[0]

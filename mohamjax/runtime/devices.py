@@ -1,8 +1,8 @@
-"""Several devices, and several processes: which there are, what is spread over them, what one process does for all.
+"""Several devices and several processes: choosing them, spreading arrays over them, and the tasks of the first process.
 
-The engine is JAX's own: a mesh of one axis, `jax.shard_map` over it, `jax.distributed` for processes on several hosts.
-All processes run the same program with the same arguments; what depends on files and clocks is done by the first, and
-the others are told.
+It uses JAX's own means: a mesh of one axis, `jax.shard_map` over it, `jax.distributed` for processes on several hosts.
+All processes run the same program with the same arguments. The first process does all that depends on files and clocks,
+and sends the results to the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mohamjax.runtime.platforms import Options
 if TYPE_CHECKING:
     from jax.stages import Wrapped as JitWrapped
 
-_LONGEST_S = 1e6  # that anybody waits for other processes
+_LONGEST_S = 1e6  # longest time to wait for other processes
 
 AXIS = "devices"
 """The mesh's only axis."""
@@ -37,16 +37,16 @@ Tree = TypeVar("Tree")
 
 
 class Device(Protocol):
-    """What is asked of a device: of `jax.Device`, which is a variable to type checkers."""
+    """The attributes used of a `jax.Device`, which is a variable to type checkers."""
 
     @property
     def process_index(self) -> int:
-        """The process that has it."""
+        """Number of the process that has the device."""
         ...
 
     @property
     def device_kind(self) -> str:
-        """What it is, for people."""
+        """Kind of the device, for messages."""
         ...
 
 
@@ -55,7 +55,7 @@ _SPLIT, _COPIED = PartitionSpec(AXIS), PartitionSpec()
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """Devices that work on one thing together.
+    """Devices that share one computation.
 
     Attributes:
         ring: the devices, each followed by its neighbour.
@@ -64,7 +64,7 @@ class Devices:
     ring: tuple[Device, ...]
 
     def __len__(self) -> int:
-        """Number of devices, those of other processes included."""
+        """Number of devices, including those of other processes."""
         return len(self.ring)
 
     @functools.cached_property
@@ -74,29 +74,29 @@ class Devices:
 
     @property
     def several_processes(self) -> bool:
-        """Whether other processes have some of them."""
+        """Whether there are several processes, which then all have some of the devices."""
         return jax.process_count() > 1
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that reads, writes and talks for all."""
+        """Whether this is the first process, which reads, writes and prints for all."""
         return jax.process_index() == 0
 
     @functools.cached_property
     def own(self) -> Devices | None:
-        """Those of this process; None where that is JAX's default device."""
+        """The devices of this process; None if there are none, or only JAX's default device."""
         mine = tuple(device for device in self.ring if device.process_index == jax.process_index())
         return None if mine in ((), (jax.local_devices()[0],)) else Devices(mine)
 
     def split(self, tree: T) -> T:
         """A pytree of arrays, spread along their leading axis, which the number of devices divides.
 
-        What is spread already stays where it is. Among several processes every one gives the whole arrays, equal ones.
+        Arrays that are spread already stay where they are. With several processes, each passes equal, whole arrays.
         """
         return self._put(tree, NamedSharding(self.mesh, _SPLIT))
 
     def copied(self, tree: T) -> T:
-        """A pytree of arrays, whole on every device; what lies there already stays."""
+        """A pytree of arrays, whole on every device; arrays that are there already stay."""
         return self._put(tree, NamedSharding(self.mesh, _COPIED))
 
     def _put(self, tree: T, where: NamedSharding) -> T:
@@ -114,9 +114,9 @@ class Devices:
         return jax.tree.map(put, tree)
 
     def whole(self, tree: T) -> T:
-        """A pytree of arrays that are spread, whole in this process: NumPy arrays, and typed keys on its first device.
+        """A pytree of spread arrays, whole in this process: NumPy arrays, and typed keys on its first device.
 
-        Among several processes all must ask.
+        With several processes, all must call it.
         """
         leaves, structure = jax.tree.flatten(tree)
         keys = [is_key(leaf) for leaf in leaves]
@@ -128,10 +128,11 @@ class Devices:
         return jax.tree.unflatten(structure, found)
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What `make` gives in the first process, in all of them; in the others it is not called.
+        """The result of `make` in the first process, returned in all processes; only the first calls it.
 
         Args:
-            make: gives anything that can be pickled. An `InputError` of it is raised everywhere, in the others as told.
+            make: returns anything that can be pickled. Its `InputError` is raised in all processes: as `SharedError` in
+                the first, as `ToldError` in the others.
         """
         if not self.several_processes:
             return make()
@@ -156,11 +157,11 @@ class Devices:
         return found
 
     def in_all(self, make: Callable[[], T]) -> T:
-        """What `make` gives in this process, once it has given something in all.
+        """The result of `make` in this process, once it has succeeded in all.
 
         Args:
-            make: what a host may lack files for. Where it raises an `InputError` in some process, all raise one:
-                that which others tell is raised as told.
+            make: may need files that a host lacks. If it raises an `InputError` in some process, all processes raise
+                one: `SharedError` in the first that failed, `ToldError` in the others.
         """
         if not self.several_processes:
             return make()
@@ -177,23 +178,23 @@ class Devices:
         return found  # pyright: ignore[reportReturnType]
 
     def over(self, function: Callable[..., T]) -> Callable[..., T]:
-        """What `over_devices` gives, for a number of rows that the devices divide; arrays need not be in place.
+        """`over_devices` of a function, for N divisible by the number of devices; arrays may lie anywhere.
 
         Args:
-            function: `(rows, *rest) -> rows`, of rows `[N, ...]`.
+            function: `(rows, *rest) -> rows`, with rows `[N, ...]`.
         """
         return _over(function, self.mesh)
 
     def compiled(
         self, function: Callable[..., T], rows: object, rest: Sequence[object], options: Options | None = None
     ) -> Callable[..., T]:
-        """What `over` makes of a function, compiled for arguments of such shapes; arrays must be in place.
+        """`over` of a function, compiled for arguments of given shapes, which `split` and `copied` must have placed.
 
         Args:
             function: `(rows, *rest) -> rows`.
-            rows: arrays or their shapes, for `split`.
-            rest: arrays or their shapes, for `copied`.
-            options: of the compiler.
+            rows: arrays or their shapes, placed by `split`.
+            rest: arrays or their shapes, placed by `copied`.
+            options: options of the compiler.
         """
 
         def placed(tree: Tree, spec: PartitionSpec) -> Tree:
@@ -206,19 +207,19 @@ class Devices:
 
 
 class SharedError(InputError):
-    """What all processes know of and end by."""
+    """An error that all processes know of and end with."""
 
     is_shared = True
 
 
 class ToldError(SharedError):
-    """What another process has complained about already."""
+    """An error that another process has reported already."""
 
     is_told = True
 
 
 class _Parts(TypedDict):
-    """What an `InputError` is made of."""
+    """The parts of an `InputError`."""
 
     message: str
     file: str | None
@@ -252,7 +253,7 @@ def _over(function: Callable[..., T], mesh: Mesh) -> JitWrapped:
     @jax.jit
     def spread(rows: object, *rest: object) -> T:
         specs = (_SPLIT, *[_COPIED] * len(rest))
-        # Rows are computed each for itself: there is nothing that the check could find.
+        # Every row is computed by itself, so the check could not find anything.
         mapped = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=_SPLIT, check_vma=False)
         return mapped(rows, *rest)
 
@@ -260,28 +261,28 @@ def _over(function: Callable[..., T], mesh: Mesh) -> JitWrapped:
 
 
 def gathered(tree: T, devices: Devices | None) -> T:
-    """A pytree of arrays, whole in this process (`Devices.whole`); as it is where devices are not chosen."""
+    """A pytree of arrays, whole in this process (`Devices.whole`); unchanged if `devices` is None."""
     return tree if devices is None else devices.whole(tree)
 
 
 def agreed(make: Callable[[], T], devices: Devices | None) -> T:
-    """What `make` gives, the same in all processes (`Devices.from_first`); called here where devices are not chosen."""
+    """The result of `make`, the same in all processes (`Devices.from_first`); called here if `devices` is None."""
     return make() if devices is None else devices.from_first(make)
 
 
 DevicesLike = int | str | Sequence[Device] | Devices | None
-"""What says which devices: a number of them, `all`, a list, or None for JAX's default device."""
+"""A choice of devices: a number of them, `all`, a list, or None for JAX's default device."""
 
 
 def chosen_devices(devices: DevicesLike) -> Devices | None:
-    """The devices that an argument `devices` means; None where that is JAX's default device.
+    """The devices that an argument `devices` means; None for JAX's default device alone.
 
     Args:
-        devices: a number of devices, `all` for all that JAX knows, or a list of them. Among several processes
-            (`jax.distributed`) these are the devices of all processes, and all must take part.
+        devices: a number of devices, `all` for all that JAX knows, or a list of them. With several processes
+            (`jax.distributed`) these are the devices of all processes, and every process must have some of them.
 
     Raises:
-        InputError: there are not so many, or it is something else.
+        InputError: there are not so many devices, a process has none of them, or the argument has no meaning.
     """
     if devices is None or isinstance(devices, Devices):
         return devices
@@ -316,12 +317,12 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
 
 
 def _are_devices(given: Sequence[object]) -> bool:
-    """Whether there are any, and all are devices of JAX."""
+    """Whether there is at least one entry, and all are devices of JAX."""
     return bool(given) and all(isinstance(one, jax.Device) for one in given)
 
 
 def over_devices(function: Callable[..., T], devices: DevicesLike = "all") -> Callable[..., T]:
-    """A function of a batch, spread over devices: jitted, each device has its part of the rows, and no communication.
+    """A function of a batch, jitted and spread over devices; each computes its part of the rows, without communication.
 
     Args:
         function: `(rows, *rest) -> rows`, pure: from a pytree with leading axis `[N]`, and all else that it reads, to
@@ -329,9 +330,9 @@ def over_devices(function: Callable[..., T], devices: DevicesLike = "all") -> Ca
         devices: a number of devices, `all` or a list.
 
     Returns:
-        A function of the same arguments. The last row fills up where the devices do not divide N. It compiles once per
-        shapes, as `jax.jit`. Its result lies on the devices; `jax.device_get` fetches it where one process has all
-        of them.
+        A function of the same arguments. If N does not divide by the number of devices, copies of the last row fill up.
+        It compiles once per shapes, as `jax.jit`. Its result lies on the devices; `jax.device_get` fetches it if one
+        process has all of them.
 
     Raises:
         InputError: there are not so many devices.
@@ -359,18 +360,18 @@ def over_devices(function: Callable[..., T], devices: DevicesLike = "all") -> Ca
 
 
 def join(coordinator: str, processes: int | None = None, process: int | None = None, wait_s: float = 300.0) -> None:
-    """Makes this process one of several (`jax.distributed.initialize`); before anything else that uses JAX.
+    """Makes this process one of several (`jax.distributed.initialize`); call it before anything else that uses JAX.
 
     Args:
-        coordinator: `auto` where JAX finds out by itself (SLURM, Open MPI, Kubernetes, TPU pods), or `host:port` of the
-            first process.
+        coordinator: `host:port` of the first process, or `auto` if JAX can find it by itself (SLURM, Open MPI,
+            Kubernetes, TPU pods).
         processes: number of processes; not with `auto`.
-        process: which one this is, from 0; not with `auto`.
+        process: number of this process, from 0; not with `auto`.
         wait_s: seconds to wait for the others.
 
     Raises:
-        InputError: the arguments do not fit each other, there is no cluster to be found, or the others do not answer
-            in time; the process should then end.
+        InputError: the arguments do not fit each other, no cluster is found, or the others do not answer in time; the
+            process should then end.
     """
     initialize = jax.distributed.initialize
     if coordinator != "auto":
@@ -386,7 +387,7 @@ def join(coordinator: str, processes: int | None = None, process: int | None = N
 
     def initialise() -> None:
         try:
-            # Where its own time is up JAX ends the process with a stack trace: ours comes first.
+            # At its own timeout JAX ends the process with a stack trace, so our timeout must come first.
             initialize(initialization_timeout=round(wait_s) + 3600)
             outcome.append(None)
         except Exception as error:
@@ -420,7 +421,7 @@ class _Address(TypedDict):
 
 
 def _address(coordinator: str, processes: int | None, process: int | None) -> _Address:
-    """Where a process finds the others."""
+    """Arguments that tell a process where to find the others; InputError if they are not valid."""
     host, _, port = coordinator.rpartition(":")
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
         raise InputError(f"{coordinator!r} is no address", argument="coordinator", remedy="give HOST:PORT, or `auto`")
@@ -437,6 +438,6 @@ def _address(coordinator: str, processes: int | None, process: int | None) -> _A
 
 
 def is_first(devices: DevicesLike) -> bool:
-    """Whether this process is the only one, or the first of several: the one that tells and writes."""
+    """Whether this process is the only one, or the first of several, which prints and writes."""
     spread = chosen_devices(devices)
     return spread is None or spread.is_first

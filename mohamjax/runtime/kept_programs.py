@@ -1,17 +1,17 @@
-"""Programs that are traced once: what they lower to is kept on disk for the next process.
+"""Programs that are traced once: the lowered program is kept on disk for the next process.
 
-JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which Python takes seconds to make for the
-models of this package. `kept_jit` keeps that program too (`jax.export`: StableHLO) in a folder beside it. The
-second `mohamjax search ar-vr --budget tiny` of a machine takes half the seconds with it and two thirds of the
-processor's; the first takes as long as without (`experiments/saved_seconds.py`).
+JAX's own cache keeps compiled programs, but looks them up by the lowered program, which Python takes seconds to make
+for the models of this package. `kept_jit` keeps the lowered program too (`jax.export`: StableHLO) in a folder beside
+the cache. The second `mohamjax search ar-vr --budget tiny` on a machine then takes half the wall time and two thirds of
+the CPU time; the first takes as long as without (`experiments/saved_seconds.py`).
 
-A kept program is taken only where all that decides it is the same: the code of this package, the versions of JAX,
-jaxlib, NumPy and Python, JAX's settings, the platform, shapes and dtypes of all arguments, and static arguments. Their
-hash is the file's name, and the file begins with a hash of its content; a file that is damaged or cannot be read is
+A kept program is used only if all that decides it is the same: the code of this package, the versions of JAX, jaxlib,
+NumPy and Python, JAX's settings, the platform, shapes and dtypes of all arguments, and static arguments. Their hash is
+the file's name, and the file begins with a hash of its content; if a file is damaged or cannot be read, the program is
 traced anew. Static arguments may hold functions of this package, such as the operators of a search. The hash does not
-cover functions of other packages: with those nothing is kept. Where the code has changed since this process began to
-import it, or a context manager of JAX other than double precision is in force, nothing is read or written. Files are
-pickles: the folder must be one's own.
+cover functions of other packages, so programs with those are not kept. Nothing is read or written if the code has
+changed since this process began to import it, or in a context manager of JAX other than double precision. Files are
+pickles, so the folder must be the user's own.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ from mohamjax.runtime.platforms import Options, accelerated, as_usual, with_kern
 from mohamjax.runtime.platforms import compiler_options as platform_options
 
 _IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_explain")
-"""How the names of those settings begin that decide nothing of a program."""
+"""Prefixes of the names of settings that do not affect a program."""
 
 _UNUSED = 30 * 86400
-"""Seconds after which a file that nobody read is deleted."""
+"""Seconds without use after which a file is deleted."""
 
 _ABANDONED = 3600
-"""Seconds after which a half-written file must be that of a process that was killed."""
+"""Seconds after which a half-written file is taken for that of a killed process."""
 
 MOST_BYTES = 200_000_000
-"""Bytes that all files together may take; beyond, those that were unused for longest are deleted."""
+"""Bytes that all files together may take; beyond this, the least recently used files are deleted."""
 
 _config: Any = jax.config  # settings are attributes that the type checker does not know
 
 _trace_context: Callable[[], Hashable] | None = getattr(
     importlib.import_module("jax._src.config"), "trace_context", None
 )
-"""What `jax.jit` itself tells programs apart by in a thread: settings, meshes and all other contexts.
+"""Key by which `jax.jit` itself distinguishes programs of a thread: settings, meshes and all other contexts.
 
-It has no public name in JAX, and a list of contexts of our own would be right only until JAX has another one. Where a
-JAX has it no more, nothing is kept, every number stays what it is, and a warm start takes what the module says;
-`tests/test_kept_programs.py` tells.
+It has no public name in JAX, but our own list of contexts would be right only until JAX adds another one. In a version
+of JAX without it nothing is kept: numbers stay the same, and only the time saved is lost;
+`tests/test_kept_programs.py` shows it.
 """
 
 Result = TypeVar("Result")
 Structure = Any
-"""Of a pytree: JAX's `PyTreeDef`, which is a variable to type checkers."""
+"""Structure of a pytree: JAX's `PyTreeDef`, which is a variable to type checkers."""
 
 Leaf = jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct
 Static = abc.Mapping[str, object]
 Name = str | tuple["Name", ...]
-"""What something is called in every process."""
+"""A name that is the same in every process."""
 
 Shapes = tuple[tuple[tuple[int, ...], str], ...]
 """Shapes and dtypes of the leaves of all arguments."""
@@ -82,13 +82,13 @@ _folder: pathlib.Path | None = None
 
 
 def keep_in(folder: pathlib.Path | None) -> None:
-    """Where programs are kept from now on; None for nowhere."""
+    """Sets the folder in which programs are kept from now on; None keeps none."""
     global _folder
     _folder = folder
 
 
 def context_of_trace() -> tuple[Hashable, ...]:
-    """What tells programs of this process apart beside their arguments, in this thread."""
+    """Key that distinguishes programs of this thread beside their arguments."""
     assert _trace_context is not None
     return _trace_context(), _config.jax_default_prng_impl
 
@@ -96,7 +96,7 @@ def context_of_trace() -> tuple[Hashable, ...]:
 def _in_no_context() -> bool:
     """Whether this thread's context is that of a new thread of the process, apart from double precision.
 
-    A context such as a mesh is not among the settings, from which the name of a file is made.
+    A context such as a mesh is not among the settings that a file's name is made from.
     """
     own, wide, bare = context_of_trace(), bool(_config.jax_enable_x64), list[Hashable]()
 
@@ -111,18 +111,18 @@ def _in_no_context() -> bool:
 
 
 def _machine() -> tuple[str, str]:
-    """Platform and kind of the device: kernels may be for one kind of GPU."""
+    """Platform and kind of the first device, because kernels may be for one kind of GPU."""
     return jax.default_backend(), jax.local_devices()[0].device_kind
 
 
 def compile_settings() -> str:
-    """JAX's settings that may decide something of a program."""
+    """JAX's settings that may affect a program, as text, with the device and `XLA_FLAGS`."""
     known = {name: value for name, value in _config.values.items() if not name.startswith(_IDLE)}
     return repr((sorted(known.items()), _config.jax_enable_x64, _machine(), os.environ.get("XLA_FLAGS", "")))
 
 
 def _plain(leaf: object) -> bool:
-    """Whether an argument is no more than its shape and dtype: an array on the first device, or its shape."""
+    """Whether shape and dtype alone describe an argument: an array on the first device, or a shape."""
     if isinstance(leaf, jax_core.Tracer) or getattr(leaf, "weak_type", False):
         return False
     if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -140,7 +140,7 @@ def _dtype(leaf: Leaf) -> str:
 
 @functools.cache
 def _has_option(name: str, value: bool | int | str) -> bool:
-    """Whether the installed XLA has an option of the compiler: new releases drop some, and then refuse them."""
+    """Whether the installed XLA has a compiler option; new releases drop some options, and then refuse them."""
     try:
         asked: Options = {name: value}
         jax.jit(lambda: 0).lower().compile(compiler_options=asked)
@@ -152,14 +152,14 @@ def _has_option(name: str, value: bool | int | str) -> bool:
 
 
 class _NamelessError(Exception):
-    """A value that has no name which is the same in every process."""
+    """Raised for a value without a name that is the same in every process."""
 
 
 def name_of(value: object) -> Name:
-    """What a static argument is called in every process: two that make different programs have different names.
+    """Name of a static argument, the same in every process; arguments of different programs have different names.
 
     Raises:
-        _NamelessError: there is no such name, as for functions and classes that are not of this package.
+        _NamelessError: there is no such name, as for functions and classes of other packages.
     """
     if isinstance(value, str) and type(value) is not str:
         raise _NamelessError(type(value).__qualname__)  # it may hold more than its text, such as a function
@@ -186,9 +186,9 @@ def name_of(value: object) -> Name:
 
 
 def _name_of_function(value: types.FunctionType) -> Name:
-    """A function of this package: its place in a source file, its code, and the values that it closes over.
+    """Name of a function of this package: its place in a source file, its code, and the values that it closes over.
 
-    The code tells apart two functions that begin on one line, such as lambdas.
+    The code distinguishes functions that begin on the same line, such as lambdas.
     """
     if not of_this_package(value.__module__):
         raise _NamelessError(value.__qualname__)
@@ -209,10 +209,10 @@ def _name_of_code(code: types.CodeType) -> Name:
 
 
 class _Kept(NamedTuple):
-    """What a file holds.
+    """Content of a file.
 
     Attributes:
-        program: from the leaves of the arguments to the leaves of the result.
+        program: maps the leaves of the arguments to the leaves of the result.
         tree: structure of the result.
     """
 
@@ -222,12 +222,12 @@ class _Kept(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Program:
-    """A kept program for arguments of given shapes, which it takes as their leaves.
+    """A kept program for arguments of given shapes.
 
     Attributes:
-        call: jitted.
-        shapes: of what it returns.
-        tree: structure of what it returns.
+        call: the jitted program, from the leaves of the arguments to the leaves of the result.
+        shapes: shapes of the leaves of the result.
+        tree: structure of the result.
     """
 
     call: Wrapped
@@ -236,20 +236,20 @@ class _Program:
 
 
 class _KeptJit(Generic[Result]):
-    """A jitted function whose programs are kept; it is called as what `jax.jit` makes, and has the same attributes."""
+    """A jitted function whose programs are kept; it is called as the result of `jax.jit` and has its attributes."""
 
     def __init__(self, function: Callable[..., Result], static: Sequence[str], options: Options | None) -> None:
         self._function, self._asked = function, options
         self._place = function.__module__, getattr(function, "__qualname__", "")
-        self._called = getattr(getattr(function, "func", function), "__name__", "call")  # of a partial, what it calls
+        self._called = getattr(getattr(function, "func", function), "__name__", "call")  # for a partial, its function
         self._static = frozenset([static] if isinstance(static, str) else static)
         self._known: dict[Hashable, _Program | None] = {}
         functools.update_wrapper(self, function)
 
     @functools.cached_property
     def compiler_options(self) -> Options | None:
-        """Options of the platform and those that it was made with, as far as the installed XLA has them."""
-        # At the first use, since options are asked of the backend, which importing a package must not start.
+        """Options of the platform and those given, without options that the installed XLA lacks."""
+        # Found at first use, because asking for options starts the backend, which an import must not do.
         asked = {**platform_options(), **(self._asked or {})}
         return {name: value for name, value in asked.items() if _has_option(name, value)} or None
 
@@ -259,17 +259,17 @@ class _KeptJit(Generic[Result]):
 
     @functools.cached_property
     def _inner(self) -> Wrapped:
-        """The function for use inside another program, where JAX refuses one with options of the platform."""
+        """The function for use inside another program, without options of the platform, which JAX refuses there."""
         return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self._asked)
 
     def __getattr__(self, name: str) -> Any:
-        # Whoever only looks at a function, as `inspect` does, starts no backend.
+        # Looking at a function, as `inspect` does, must not start the backend.
         if name.startswith("__") or "_asked" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self._jitted, name)
 
     def _cache_size(self) -> int:
-        """Programs known to this process, as `jax.jit` counts them."""
+        """Number of programs known to this process, as `jax.jit` counts them."""
         return self._jitted._cache_size() + sum(program is not None for program in self._known.values())
 
     def __call__(self, *arguments: object, **static: object) -> Result:
@@ -281,22 +281,22 @@ class _KeptJit(Generic[Result]):
         return jax.tree.unflatten(program.tree, _uncommitted(program.call(*leaves)))
 
     def _inside_another(self, arguments: tuple[object, ...]) -> bool:
-        """Whether another program is being traced or differentiated; never where the platform has no options."""
+        """Whether another program is being traced or differentiated; false if the platform has no options."""
         if (self.compiler_options or {}) == (self._asked or {}):
             return False
         return any(isinstance(leaf, jax_core.Tracer) for leaf in (*jax.tree.leaves(arguments), jnp.zeros(())))
 
     def eval_shape(self, *arguments: object, **static: object) -> Result:
-        """Shapes and dtypes of what it returns for such arguments, or for their shapes (`jax.eval_shape`)."""
+        """Shapes and dtypes of the result for these arguments, or for their shapes (`jax.eval_shape`)."""
         _, program = self._kept(arguments, static)
         if program is None:
             return self._jitted.eval_shape(*arguments, **static)
         return jax.tree.unflatten(program.tree, program.shapes)
 
     def compiled(self, *arguments: object, **static: object) -> Callable[..., Result]:
-        """The function compiled for such arguments, or for their shapes; it takes them without the static ones.
+        """The function compiled for these arguments, or for their shapes; it takes them without the static ones.
 
-        It waits for nothing and takes arrays of JAX and of NumPy, the same as what `jax.jit` compiles ahead of time.
+        Like an ahead-of-time compiled `jax.jit`, it does not wait for its result, and takes arrays of JAX and of NumPy.
         """
         leaves, program = self._kept(arguments, static)
         if program is None:
@@ -305,7 +305,7 @@ class _KeptJit(Generic[Result]):
         return lambda *arguments: jax.tree.unflatten(program.tree, executable(*jax.tree.leaves(arguments)))
 
     def _kept(self, arguments: tuple[object, ...], static: Static) -> tuple[list[Leaf], _Program | None]:
-        """The leaves of the arguments, and the program for them; None where there is none but `jax.jit`'s."""
+        """The leaves of the arguments, and the kept program for them; None if `jax.jit` must be used."""
         leaves, tree = jax.tree.flatten(arguments)
         plain = all(map(_plain, leaves)) and self._static.issuperset(static)
         if _folder is None or _trace_context is None or not plain or not _single():
@@ -317,12 +317,12 @@ class _KeptJit(Generic[Result]):
         return leaves, self._known[key]
 
     def _program(self, leaves: Sequence[Leaf], tree: Structure, shapes: Shapes, static: Static) -> _Program | None:
-        """The program for these shapes, from its file or traced anew; None where it cannot be kept."""
+        """The program for these shapes, from its file or traced anew; None if it cannot be kept."""
         assert _folder is not None
         try:
             given = sorted((name, name_of(value)) for name, value in static.items())
             itself = name_of(self._function) if isinstance(self._function, functools.partial) else self._place
-        except (_NamelessError, RecursionError, ValueError):  # a function that holds itself, or what is not there yet
+        except (_NamelessError, RecursionError, ValueError):  # also a function that holds itself, or an empty cell
             return None
         if not _in_no_context() or not code_unchanged():
             return None
@@ -336,7 +336,7 @@ class _KeptJit(Generic[Result]):
             if code_unchanged():
                 _write(file, kept)
         called = functools.partial(kept.program.call)
-        called.__name__ = self._called  # pyright: ignore[reportAttributeAccessIssue] -- JAX logs and keeps it by name
+        called.__name__ = self._called  # pyright: ignore[reportAttributeAccessIssue] -- JAX logs and caches by name
         call = jax.jit(called, compiler_options=self.compiler_options)
         shapes_out = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in kept.program.out_avals)
         return _Program(call, shapes_out, kept.tree)
@@ -350,22 +350,23 @@ class _KeptJit(Generic[Result]):
             return found
 
         flat.__name__ = self._called
-        # JAX warns that a later version may read kernels otherwise; files are for one version.
+        # JAX warns that later versions may read kernels differently, but files are for one version only.
         kernels = jax.export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")
         platform = jax.export.default_export_platform()
         try:
             program = jax.export.export(jax.jit(flat), platforms=(platform,), disabled_checks=(kernels,))(*leaves)
         except (NotImplementedError, ValueError):
-            # Something in it has no portable form; or it refuses its arguments, which `jax.jit` then says.
+            # Some part has no portable form, or the function refuses its arguments, which `jax.jit` then reports.
             return None
         return _Kept(program, out[0])
 
 
 def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
-    """Arrays as `jax.jit` returns them; waits for them, except where another program is being traced.
+    """Arrays that are not committed to a device, as `jax.jit` returns them; it waits for them on a CPU.
 
-    JAX commits what an exported program returns to its device, and another program, given now one kind and now the
-    other, would be compiled for each. Where that costs a way to the host and back, they stay as they are.
+    JAX commits the results of an exported program to its device. Another program that is given both committed and
+    uncommitted arrays would be compiled for each kind. On an accelerator, where this costs a copy to the host and back,
+    and while another program is traced, arrays stay as they are.
     """
     if accelerated() or any(isinstance(leaf, jax_core.Tracer) for leaf in leaves):
         return list(leaves)
@@ -379,7 +380,7 @@ def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
 
 
 def _single() -> bool:
-    """Whether programs run on the first device of this process: what is kept is for that."""
+    """Whether programs run on the first device of a single process, in its usual form: only these are kept."""
     return as_usual() and _config.jax_default_device is None and jax.process_count() == 1
 
 
@@ -391,13 +392,13 @@ def _read(file: pathlib.Path) -> _Kept | None:
         program, out_tree = pickle.loads(content[32:])
         _touch(file)
         return _Kept(jax.export.deserialize(bytearray(program)), out_tree)
-    except Exception:  # not there, damaged, or of another version, which may show in any way
+    except Exception:  # missing, damaged, or of another version, which may raise anything
         return None
 
 
 def _touch(file: pathlib.Path) -> None:
-    """Sets the date of a file to now, as that of its last use."""
-    with contextlib.suppress(OSError):  # a folder that is read only
+    """Sets the date of a file to now, as the time of its last use."""
+    with contextlib.suppress(OSError):  # the folder may be read-only
         os.utime(file)
 
 
@@ -410,11 +411,11 @@ def _write(file: pathlib.Path, kept: _Kept) -> None:
         part.replace(file)
         tidy(file.parent)
     except (OSError, ImportError, ValueError, pickle.PicklingError, TypeError):
-        pass  # without a file it only takes longer
+        pass  # without a file the next process only takes longer
 
 
 def tidy(folder: pathlib.Path) -> None:
-    """Deletes files unused for `_UNUSED`, the longest unused beyond `MOST_BYTES`, and old half-written ones."""
+    """Deletes files unused for `_UNUSED` seconds, the least recently used beyond `MOST_BYTES`, and abandoned parts."""
     now, room = time.time(), MOST_BYTES
     found: list[tuple[float, int, pathlib.Path]] = []
     for path in folder.iterdir():
@@ -451,13 +452,13 @@ def kept_jit(
 ) -> _KeptJit[Result] | Callable[[Callable[..., Result]], _KeptJit[Result]]:
     """`jax.jit` for programs that the host calls in short processes: traced once and kept, see the module.
 
-    Nothing is kept before `programs.use_cache`, with several processes, or inside another program: there it is
-    `jax.jit`, with the options of the platform (`platforms.compiler_options`) unless it is inside another program.
+    Nothing is kept before `programs.use_cache`, with several processes, or inside another program. Then it is `jax.jit`
+    with the options of the platform (`platforms.compiler_options`), which are left out inside another program.
 
     Args:
-        function: of pytrees of arrays, by position; static arguments by name.
+        function: takes pytrees of arrays by position, and static arguments by name.
         static_argnames: arguments that are static, see `jax.jit`.
-        compiler_options: of XLA.
+        compiler_options: options of XLA.
     """
     if function is None:
         return lambda function: _KeptJit(function, static_argnames, compiler_options)

@@ -1,8 +1,8 @@
-"""How programs are compiled, which of them are kept on disk, and by which versions they run.
+"""How programs are compiled, which of them are kept on disk, and the versions that decide their numbers.
 
-Four forms of `jax.jit` keep what they trace (`kept_programs`). They differ in LLVM's level of optimisation and in how
-XLA writes loops for a processor: by its fusion emitters, or plainly, as it did before, where the installed XLA still
-can. Times are shares of those of the form above, on a processor:
+Four forms of `jax.jit` keep the programs that they trace (`kept_programs`). They differ in LLVM's level of optimisation
+and in how XLA writes loops for a CPU: by its fusion emitters, or plainly, as earlier versions did, if the installed XLA
+still can. Times are relative to the form one line above, on a CPU:
 
 | form | LLVM's level | loops | compiles in | runs in |
 | --- | --- | --- | --- | --- |
@@ -11,7 +11,7 @@ can. Times are shares of those of the form above, on a processor:
 | `jit_o1_plain_loops` | 1 | plain | 2/5 to 2/3 | 8/7 to 5/3 |
 | `jit_o0_plain_loops` | 0 | plain | 1/2 | up to 5 |
 
-The last three are for calls from the host alone: JAX refuses a function with options of its own inside another program.
+The last three are only for calls from the host: JAX refuses a function with its own options inside another program.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ _O1: Options = {"xla_backend_optimization_level": 1}
 _PLAIN_LOOPS: Options = {"xla_cpu_use_fusion_emitters": False}
 
 jit_o1 = functools.partial(kept_programs.kept_jit, compiler_options=_O1)
-"""Programs of many small loops, which the passes beyond level 1 make no faster."""
+"""For programs of many small loops, which optimisation beyond level 1 makes no faster."""
 
 jit_o1_plain_loops = functools.partial(kept_programs.kept_jit, compiler_options={**_O1, **_PLAIN_LOOPS})
-"""Programs whose compiling takes longer than what they do."""
+"""For programs that take longer to compile than to run."""
 
 jit_o0_plain_loops = functools.partial(
     kept_programs.kept_jit, compiler_options={**_PLAIN_LOOPS, "xla_backend_optimization_level": 0}
 )
-"""Programs that run a few times."""
+"""For programs that run only a few times."""
 
 
 PROGRAMS: dict[Hashable, concurrent.futures.Future[Any]] = {}
-"""What is done once a process, compiled programs above all: by function, static arguments and shapes. What another
-thread is doing is there as well."""
+"""Results that are made once per process, mostly compiled programs, by function, static arguments and shapes; including
+those that another thread is still making."""
 
 
 _ASKING = threading.Lock()
 
 
 def once(key: Hashable, make: Callable[[], T]) -> T:
-    """What `make` gives; called once for a key, by the first thread that asks."""
+    """The result of `make`, which is called once per key, by the first thread that asks."""
     with _ASKING:
         first = key not in PROGRAMS
         future = PROGRAMS.setdefault(key, concurrent.futures.Future())
@@ -76,17 +76,18 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
 def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
     """Keeps compiled programs on disk, so that the next process finds them; the command line always does.
 
-    Call it before anything is compiled: JAX decides once whether it has a cache. It sets two settings of JAX, for all
-    that this process compiles: `jax_compilation_cache_dir`, and that what took a twentieth of a second is kept.
+    Call it before anything is compiled: JAX decides once whether it has a cache. It changes two settings of JAX for all
+    compilations of this process: `jax_compilation_cache_dir`, and the least compile time of a program that is kept
+    (0.05 s).
 
     Args:
-        folder: where; default the folder of the command line, `compiled` in the user's cache folder.
+        folder: the folder; default that of the command line, `compiled` in the user's cache folder.
 
     Returns:
-        The folder, which is there; its path is absolute, so that the process may work in another folder later.
+        The folder, which exists now; its path is absolute, so that the process may change its working folder later.
 
     Raises:
-        InputError: the folder cannot be made.
+        InputError: the folder cannot be created.
 
     Examples:
         >>> folder = mj.use_cache("programs")
@@ -107,7 +108,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
 
 
 class Machinery(TypedDict):
-    """Versions of the packages that decide numbers, by name, and the kind of the first device."""
+    """Versions of the packages that decide the numbers of a program, by name, and the kind of the first device."""
 
     versions: dict[str, str]
     device: str

@@ -1,4 +1,4 @@
-"""Pytrees of rows: designs, and all else that has a leading axis, taken apart and put together.
+"""Pytrees of rows: indexing and stacking of designs and of all else that has a leading axis.
 
 `take(tree, i)` and `stack(trees)` work on any pytree. A class that derives from `Rows` is indexed like an array along
 its leading axis: `designs[3]`, `designs[:5]`, `len(designs)`, `for design in designs`.
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Index = int | slice | np.integer | np.ndarray | jax.Array | Sequence[int] | tuple[object, ...]
-"""What picks rows along the leading axis, a number, a slice, numbers or truth values; or a tuple for several axes."""
+"""Index of rows along the leading axis: an integer, a slice, integers or bools; or a tuple for several axes."""
 
-_FEW = 16  # numbers that are written out
+_FEW = 16  # most numbers of an array that are written out
 
 
 def brief(value: DataclassInstance) -> str:
-    """A dataclass in one line: long arrays by dtype and shape, collections by their number, nested ones by name."""
+    """A dataclass in one line: long arrays by dtype and shape, collections by length, nested dataclasses by name."""
     shown = (f"{f.name}={_glance(getattr(value, f.name))}" for f in dataclasses.fields(value) if f.repr)
     return f"{type(value).__qualname__}({', '.join(shown)})"
 
 
 def _glance(value: object) -> str:
-    """A field of a dataclass, always short."""
+    """A short text for the value of a field."""
     if isinstance(value, np.ndarray | jax.Array):
         if value.size > _FEW or not _readable(value):
             return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
@@ -63,27 +63,27 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def _entries(value: object) -> list[object]:
-    """What a collection holds: keys and values of a mapping."""
+    """Entries of a collection; of a mapping keys and values."""
     if isinstance(value, abc.Mapping):
         return [*value.keys(), *value.values()]
     return list(value) if isinstance(value, tuple | list | set | frozenset) else [value]
 
 
 def _kind_of(value: object) -> str:
-    """What a collection is of, as `Template`; its own kind where it holds several."""
+    """Type of the entries of a list or tuple, such as `x Template`; its own type if the entries have several."""
     kinds = {type(entry).__name__ for entry in value} if isinstance(value, tuple | list) else set()
     return f"x {kinds.pop()}" if len(kinds) == 1 else f"entries of a {type(value).__name__}"
 
 
 def shown_briefly(cls: type[T]) -> type[T]:
-    """Gives a dataclass `brief` as its `repr`: printing it fills no screen."""
-    cls.__repr__ = brief  # pyright: ignore[reportAttributeAccessIssue] -- of dataclasses alone
+    """Gives a dataclass `brief` as its `repr`, so that printing it stays short."""
+    cls.__repr__ = brief  # pyright: ignore[reportAttributeAccessIssue] -- for dataclasses only
     return cls
 
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
-    """A frozen dataclass that is a pytree, whose children are its fields in the order of their names.
+    """Makes a frozen dataclass that is a pytree; its children are its fields sorted by name.
 
     Its `repr` is `brief`. Its instances have `replace(field=value, ...)`, which is `dataclasses.replace`.
     """
@@ -98,7 +98,7 @@ def take(tree: T, index: Index) -> T:
 
     Args:
         tree: pytree of arrays with a common leading axis.
-        index: integer, slice, or array of integers or truth values.
+        index: integer, slice, or array of integers or bools.
 
     Examples:
         >>> take({"a": jnp.arange(4), "b": jnp.eye(4)}, 2)["a"]
@@ -108,12 +108,12 @@ def take(tree: T, index: Index) -> T:
 
 
 def put(values: npt.ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
-    """Numbers of the host as a JAX array; `jnp.asarray` would compile a program for every shape."""
+    """Values of the host as a JAX array, without compiling a program per shape as `jnp.asarray` would."""
     return jax.device_put(np.asarray(values, dtype))
 
 
 def cast(tree: T, dtype: DTypeLike) -> T:
-    """A pytree as JAX arrays, floats in this dtype: for instance a `Technology` in the precision of an evaluation."""
+    """A pytree as JAX arrays with floats in this dtype, such as a `Technology` in the precision of an evaluation."""
 
     def one(leaf: npt.ArrayLike) -> jax.Array:
         floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
@@ -140,8 +140,8 @@ def stack(trees: Sequence[T]) -> T:
 class Rows:
     """Indexing along the leading axis, for frozen dataclasses that are pytrees of arrays.
 
-    `_axes` is the number of axes that the first field of a single row has. With one axis more there is a leading axis;
-    with as many there is none, and then no length.
+    `_axes` is the number of axes of the first field of a single row. With more axes there is a leading axis; otherwise
+    there is none, and no length.
     """
 
     _axes: int = 1
@@ -150,7 +150,7 @@ class Rows:
         return jax.tree.leaves(self)[0]
 
     def __len__(self) -> int:
-        """Rows along the leading axis; TypeError where there is none."""
+        """Number of rows along the leading axis; TypeError if there is no leading axis."""
         shape = np.shape(self._first())
         if len(shape) <= self._axes:
             raise TypeError(f"a single {type(self).__name__} has no length: there is no leading axis")
@@ -159,22 +159,22 @@ class Rows:
     def __getitem__(self, index: Index) -> Self:
         """The row at an integer, or the rows of a slice or an array of indices."""
         count = len(self)
-        # JAX clamps integers out of range; an array would answer with a wrong row.
+        # JAX clamps integers out of range, and so would return a wrong row.
         if isinstance(index, int | np.integer) and not -count <= index < count:
             raise IndexError(f"index {index} is out of range for {count} rows")
         return take(self, index)
 
     def __iter__(self) -> Iterator[Self]:
-        """Row by row."""
+        """Iterates over the rows."""
         return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> bool:
-        """Always true, as any object is: emptiness is asked with `len`."""
+        """Always true; use `len` to ask whether there are no rows."""
         return True
 
 
 def plain(value: object) -> Any:
-    """Dataclasses, arrays and tuples as the plain data that YAML and JSON hold."""
+    """Dataclasses, arrays and tuples as plain data for YAML and JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, abc.Mapping):

@@ -1,4 +1,4 @@
-"""Designs by the thousand: blocks of one size through one program, over tables in which each loop nest stands once.
+"""Evaluation of designs by the thousand: equal blocks through one program, over tables that hold each nest once.
 
 Axes: N designs, L layers, S tiles, V levels, U unique layers, T templates, M mappings of a set.
 """
@@ -25,10 +25,10 @@ from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.validity import invalid, mappings_fit
 
 BLOCK = 256
-"""Designs of a block on one device."""
+"""Designs per block and device."""
 
 _COUNTED = 16
-"""Arrays of chiplets with up to so many units along an axis are counted in any case (`evaluation_arrays`)."""
+"""Wires of arrays with up to this many children along each axis are always counted (`evaluation_arrays`)."""
 
 Inputs = TypeVar("Inputs", Design, SizedDesign)
 Told = TypeVar("Told")
@@ -37,15 +37,15 @@ Told = TypeVar("Told")
 def run_blocks(
     program: Callable[[Inputs, EvaluationArrays], Told], designs: Inputs, evaluation: EvaluationArrays, width: int
 ) -> Told:
-    """What a program says of designs, block by block, as NumPy arrays.
+    """Runs a program on designs, block by block, and returns its outputs as NumPy arrays.
 
-    One block leaves the device before the next one is begun, so that memory is bounded by a block.
+    Each block leaves the device before the next one begins, so that memory is bounded by a block.
 
     Args:
-        program: takes `[width]` designs and the evaluation; gives a pytree whose leaves have a leading axis `[width]`.
+        program: maps `[width]` designs and the evaluation to a pytree whose leaves have a leading axis `[width]`.
         designs: leading axis `[N]`, N >= 1, NumPy leaves.
         evaluation: everything else.
-        width: designs of a block; the last block is filled up with the last design.
+        width: designs per block; the last block is filled up with the last design.
     """
     number, whole = len(designs), None
     for first in range(0, number, width):
@@ -61,7 +61,7 @@ def run_blocks(
 
 
 class _NestTables:
-    """Pareto tables that grow: each loop nest of a set is tabulated once, when it comes.
+    """Pareto tables that grow: each loop nest of a set is tabulated once, when it first appears.
 
     Args:
         setup: networks and hardware.
@@ -82,11 +82,11 @@ class _NestTables:
         self._place: dict[tuple[int, int, int], int] = {}
 
     def tables(self, mappings: Mapping, count: np.ndarray) -> MappingTables:
-        """The tables of sets of which those asked for before are the first entries.
+        """The tables of sets that begin with the mappings of all earlier calls.
 
         Args:
             mappings: loop nests, leading axes `[U, T, M]`, NumPy leaves.
-            count: `[U, T]` int, entries that exist.
+            count: `[U, T]` int, number of mappings that exist.
 
         Returns:
             The tables with M padded to a power of two, NumPy leaves.
@@ -131,7 +131,7 @@ class _NestTables:
 
 
 def in_precision(dtype: np.dtype) -> contextlib.AbstractContextManager[object]:
-    """JAX's 64-bit mode where the dtype needs it, and not where it does not."""
+    """A context with JAX's 64-bit mode on for float64, and off for other dtypes."""
     return jax.enable_x64(dtype == np.float64)
 
 
@@ -156,20 +156,20 @@ def _fits(design: Design | SizedDesign, evaluation: EvaluationArrays) -> jax.Arr
 
 
 Nests = Callable[[], tuple[Mapping, np.ndarray]]
-"""Gives the loop nests of designs, leading axes `[U, T, M]`, and how many there are of each set, `[U, T]`."""
+"""Returns the loop nests of designs, leading axes `[U, T, M]`, and how many each set has, `[U, T]`."""
 
 
 class DesignEvaluator:
     """Evaluates designs of one setup, whose loop nests may grow in number from call to call.
 
-    One program serves all blocks of setups of equal shapes and any number of designs; there is a second one for
-    designs with stated sizes.
+    One program serves all setups of equal shapes and any number of designs; a second one serves designs with stated
+    sizes.
 
     Args:
         setup: networks and hardware.
         levels: V.
-        float32: whether in single precision, and not in double.
-        devices: over which blocks are spread; None for JAX's default device.
+        float32: compute in single precision instead of double.
+        devices: devices over which blocks are spread; None for JAX's default device.
     """
 
     def __init__(self, setup: Setup, levels: int, *, float32: bool = False, devices: Devices | None = None) -> None:
@@ -180,12 +180,12 @@ class DesignEvaluator:
         self._built_for: tuple[int, tuple[bytes, ...]] = (0, ())
 
     def evaluate(self, designs: SizedDesign, nests: Nests, number: int) -> tuple[np.ndarray, list[str]]:
-        """Objectives of designs, and why each that is invalid is so.
+        """Objectives of designs, and why invalid ones are invalid.
 
         Args:
             designs: leading axis `[N]`, N >= 1, NumPy leaves, layers not padded, genes sound (`gene_faults`).
-            nests: gives the loop nests.
-            number: of loop nests in all; those that were there in the last call are still the first of their sets.
+            nests: returns the loop nests.
+            number: total number of loop nests; those of the last call are still the first of their sets.
 
         Returns:
             `[N, 3]` float, latency [s], energy [J], area [mm^2], and N texts, empty where the design is valid.
@@ -195,7 +195,7 @@ class DesignEvaluator:
         return objectives, invalid(designs, tables, self._setup, objectives, ~fit)
 
     def _run(self, designs: SizedDesign, evaluation: EvaluationArrays) -> tuple[np.ndarray, np.ndarray]:
-        """Objectives `[N, 3]`, and which designs' mappings fit, `[N]`."""
+        """Objectives `[N, 3]`, and whether each design's mappings fit, `[N]` bool."""
         genes = padded(designs.design, evaluation.unique.shape[0])
         with in_precision(self._dtype):
             if designs.states_sizes:
@@ -214,15 +214,15 @@ class DesignEvaluator:
         return run_blocks(self._devices.over(program), designs, evaluation, BLOCK * len(self._devices))
 
     def _over(self, designs: SizedDesign, nests: Nests, number: int) -> tuple[MappingTables, EvaluationArrays]:
-        """Tables and evaluation, built anew where there are more nests or chiplets of other large arrays than before.
+        """Tables and evaluation, rebuilt if there are more nests, or chiplets with other large arrays, than before.
 
-        Chiplets of smaller arrays need nothing new: those are all counted.
+        Smaller arrays need no rebuild: their wires are all counted.
         """
         fanout = np.asarray(designs.fanout)
         wide = (fanout > _COUNTED).any(axis=(2, 3))
         given = (np.asarray(designs.design.template)[wide], fanout[wide]) if wide.any() else None
         if given is None and self._built is not None and self._built_for[0] == number:
-            return self._built  # what larger arrays there are does not matter
+            return self._built  # larger arrays in it do no harm
         arrays = () if given is None else tuple(np.unique(np.c_[given[0], given[1].reshape(len(given[0]), -1)], axis=0))
         state = number, tuple(row.tobytes() for row in arrays)
         if self._built is None or state != self._built_for:
@@ -233,7 +233,7 @@ class DesignEvaluator:
     def _build(
         self, tables: MappingTables, given: tuple[np.ndarray, np.ndarray] | None
     ) -> tuple[MappingTables, EvaluationArrays]:
-        """The tables, and the evaluation on the device or on all of them; for `given` see `evaluation_arrays`."""
+        """The tables, and the evaluation on one device or copied to all; for `given` see `evaluation_arrays`."""
         with in_precision(self._dtype):
             evaluation = evaluation_arrays(self._setup, tables, given=given, arrays=self._nests.arrays)
             return tables, evaluation if self._devices is None else self._devices.copied(evaluation)

@@ -1,19 +1,19 @@
-"""Lower bounds on latency, energy and area: how far a design can at most be from the best.
+"""Lower bounds on latency, energy and area: how far at most a design can be from the best one.
 
-All bounds are over the mappings of the Pareto tables: they say what schedules, packages and sizes could still gain, not
-what mappings could that the layer mapper did not find. Two kinds: for every design that a search can make
-(`scenario_bounds`), and for every schedule on the chiplets of a given design (`design_bounds`). The latency is bounded
-by
+All bounds are over the mappings of the Pareto tables: they show what other schedules, packages and sizes could still
+gain, but not what mappings could gain that the layer mapper did not find. There are two kinds: for every design that a
+search can make (`scenario_bounds`), and for every schedule on the chiplets of a given design (`design_bounds`). The
+latency is bounded by
 
-- the longest path of the layer graph, each layer at its fastest with its memory interface for itself;
+- the longest path of the layer graph, each layer at its fastest with its memory interface to itself;
 - the work: all layers at their fastest, spread evenly over the chiplets;
 - the traffic: all layers at their least traffic, over the memory interfaces or the DRAM behind them;
-- the balance of the two: prices on chiplets and interfaces that add up to one. Whatever a schedule does, the busiest
-  is busy for at least the price-weighted mean of all, and every layer costs at least its cheapest choice under the
-  prices (the dual of the assignment problem's linear relaxation; any prices give a bound).
+- the balance of work and traffic: prices on chiplets and interfaces that add up to one. In any schedule the busiest of
+  these is busy for at least the price-weighted mean of all, and every layer costs at least its cheapest choice under
+  the prices (the dual of the assignment problem's linear relaxation; any prices give a bound).
 
-The energy is bounded by the most frugal choice of every layer, the area by the least chiplets that hold all layers
-where each is as large as its most demanding layer alone needs (`least_area`).
+The energy is bounded by the most frugal choice of every layer. The area is bounded by the smallest chiplets that run
+all layers, if each is only as large as its most demanding layer needs alone (`least_area`).
 
 Axes: U unique layers, T templates, M mappings, V levels, E mappings that exist, S tiles, N designs. Host-side NumPy.
 """
@@ -47,18 +47,18 @@ from mohamjax.schedule.setup import Setup
 from mohamjax.workload import ApplicationModel
 
 _MIXES = 65
-"""Prices tried between chiplets and interfaces, where there are only two."""
+"""Number of ways tried to split the price between all chiplets together and all interfaces together."""
 
 _ROUNDS = 60
 """Rounds of improving the prices of a design's chiplets and interfaces."""
 
 _WAYS = 128
-"""Ways to share layers out among templates that the bound of the area looks at side by side."""
+"""The area bound adds no more layers once it holds more assignments of layers to templates than this."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Lower bounds; the latency's is the largest of the four named ones.
+    """Lower bounds; that of the latency is the largest of path, work, traffic and balance.
 
     Attributes:
         latency_s: [s].
@@ -84,27 +84,27 @@ class Bounds:
         return np.asarray([self.latency_s, self.energy_J, self.area_mm2])
 
     def to_dict(self) -> dict[str, object]:
-        """What `designs.json` holds of them."""
+        """The bounds in the form of `designs.json`."""
         parts = {name: getattr(self, f"{name}_s") for name in ("path", "work", "traffic", "balance")}
         out = {"latency_s": self.latency_s, "energy_J": self.energy_J, "area_mm2": self.area_mm2}
         return {**out, "latency_parts_s": parts}
 
 
 def offchip_bandwidth(package: PackageParameters) -> float:
-    """Bytes per cycle of a layer that has its link, memory interface and DRAM for itself."""
+    """Bytes per cycle of a layer that has its link, memory interface and DRAM to itself."""
     if not package.links_contend:
         return package.interface_bandwidth
     return min(package.interface_bandwidth, package.link_bandwidth, package.dram_bandwidth)
 
 
 def uncontended(cycles: np.ndarray, offchip_bytes: np.ndarray, package: PackageParameters) -> np.ndarray:
-    """Cycles of layers that have their link, memory interface and DRAM for themselves; any shape, float64."""
+    """Cycles of layers that have their link, memory interface and DRAM to themselves; any shape, float64."""
     traffic = np.asarray(offchip_bytes, np.float64) / offchip_bandwidth(package)
     return np.maximum(np.asarray(cycles, np.float64), traffic)
 
 
 def isolated_cycles(tables: MappingTables, package: PackageParameters) -> np.ndarray:
-    """`[U, T, M]` float, cycles of each mapping that has its link, memory interface and DRAM for itself."""
+    """`[U, T, M]` float, cycles of each mapping with its link, memory interface and DRAM to itself."""
     return uncontended(np.asarray(tables.cycles), np.asarray(tables.offchip_bytes), package)
 
 
@@ -114,12 +114,12 @@ def valid_mappings(tables: MappingTables) -> np.ndarray:
 
 
 def dram_bandwidth(package: PackageParameters) -> float:
-    """Bytes per cycle behind all interfaces together."""
+    """Bytes per cycle behind all interfaces together; inf where links do not contend."""
     return package.dram_bandwidth if package.links_contend else np.inf
 
 
 def _longest_path(duration: np.ndarray, application: ApplicationModel) -> np.ndarray:
-    """`[N]` longest path through the layers, `duration` `[N, U]`."""
+    """`[N]` longest path through the layers, for durations `[N, U]`."""
     end = duration[:, list(application.unique_of_layer)]
     # Layers are numbered in a topological order.
     for i, layer in enumerate(application.layers):
@@ -144,27 +144,27 @@ def _machines(templates: TemplateArrays, technology: Technology, capacity: jax.A
 
 
 def _not_below(cost: np.ndarray, capacity: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """The least cost at this or any larger capacity of the same template and level; equal where costs grow with size.
+    """The least cost at this or any larger capacity of the same template and level; `cost` itself if it never falls.
 
     Args:
         cost: `[T, E, V]`.
         capacity: `[T, E, V]`.
-        valid: `[T, E]`, which of them a chiplet can take its sizes from.
+        valid: `[T, E]` bool, whether a chiplet can take its sizes from the mapping.
     """
     order = np.argsort(capacity, axis=1, kind="stable")
     sized = np.take_along_axis(np.where(valid[..., None], cost, np.inf), order, axis=1)
     least = np.minimum.accumulate(sized[:, ::-1], axis=1)[:, ::-1]
-    # Of equal capacities the first in order has seen them all, and equal capacities cost the same anyway.
+    # Of equal capacities, the first one's minimum covers all, and equal capacities cost the same anyway.
     out = np.empty_like(cost)
     np.put_along_axis(out, order, least, axis=1)
     return np.minimum(out, cost)
 
 
 def least_costs(setup: Setup, tables: MappingTables, wires: Wires, hops: float) -> tuple[np.ndarray, np.ndarray]:
-    """Energy [pJ, with the package's] and chiplet area [um^2] below which no chiplet runs each mapping, `[U, T, M]`.
+    """Least energy [pJ, with the package's] and area [um^2] of any chiplet that runs each mapping, `[U, T, M]` each.
 
-    A chiplet is at least as large as the mapping needs. Where the technology's costs fall with size (tables of real
-    memories do here and there), the least cost of all larger sizes in the tables counts.
+    A chiplet is at least as large as the mapping needs. Where the technology's costs fall with size (which
+    happens in tables of real memories), the least cost of all larger sizes in the tables counts.
     """
     shape = np.shape(tables.cycles)
     levels = np.shape(tables.capacity)[3]
@@ -203,8 +203,8 @@ def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chipl
 
     Args:
         setup: networks and hardware.
-        tables: Pareto tables `[U, T, M, ...]`; double precision for bounds that double precision keeps.
-        wires: those of their mappings.
+        tables: Pareto tables `[U, T, M, ...]`; in double precision for bounds that hold in double precision.
+        wires: wires of their mappings.
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
     """
     application, package = setup.application, setup.package
@@ -222,19 +222,19 @@ def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chipl
 
 
 def least_latency(setup: Setup, tables: MappingTables, max_chiplets: int | None = None) -> float:
-    """The latency [s] of `scenario_bounds`, which needs no wires; arguments as there."""
+    """The latency bound [s] of `scenario_bounds`, which needs no wires; arguments as there."""
     most = setup.package.max_tiles if max_chiplets is None else max_chiplets
     return max(_latencies(setup, tables, most, jax.device_get(package_tables(setup.package)))) * CYCLE_S
 
 
 def _latencies(setup: Setup, tables: MappingTables, most: int, places: PackageTables) -> list[float]:
-    """Lower bounds of the latency [cycles], each by an argument of its own: path, work, traffic, both together."""
+    """Lower bounds on the latency [cycles]: path, work, traffic, balance of work and traffic."""
     application, package = setup.application, setup.package
     copies, valid = layer_copies(application), valid_mappings(tables)
     duration = np.where(valid, isolated_cycles(tables, package), np.inf)
     traffic = np.where(valid, np.asarray(tables.offchip_bytes, np.float64), np.inf)
     bandwidth = min(float(places.interfaces[1 : most + 1].max()) * package.interface_bandwidth, dram_bandwidth(package))
-    # Prices: a share x on the chiplets, evenly, the rest on the interfaces.
+    # Prices: a share x spread evenly on the chiplets, the rest on the interfaces.
     shares = np.linspace(0.0, 1.0, _MIXES)
     mixes = [copies @ (x * duration / most + (1 - x) * traffic / bandwidth).min(axis=(1, 2)) for x in shares[1:-1]]
     work = float(copies @ duration.min(axis=(1, 2))) / most
@@ -244,17 +244,17 @@ def _latencies(setup: Setup, tables: MappingTables, most: int, places: PackageTa
 
 
 def least_area(need: np.ndarray, extra: float) -> float:
-    """Area [um^2] below which no package is that runs every layer.
+    """Lower bound on the area [um^2] of every package that runs every layer.
 
-    Some chiplet of the template on which a design runs layer u takes at least `need[u, t]`. So where the layers of
-    template t are a set U_t, the design takes at least the sum over the templates in use of max need[U_t, t], and what
-    comes with a chiplet. The least of these sums over all ways to share the layers out: layer by layer, of the ways so
-    far only those stay whose chiplets are not all larger than another's. Where these are too many, the layers so far
-    count, the most demanding ones.
+    A design that runs layer u on template t has a chiplet of that template with at least the area `need[u, t]`. If
+    template t runs the layers U_t, the area is thus at least the sum of max need[U_t, t] + extra over the templates in
+    use. The bound is the least such sum over all assignments of layers to templates. Layers are added one by one, the
+    most demanding first, and of the assignments so far only the non-dominated ones are kept. Where these become too
+    many, the layers added so far give the bound.
 
     Args:
-        need: `[U, T]` area of the smallest chiplet that runs a layer alone, inf where none does.
-        extra: of each chiplet, for its router and transceiver.
+        need: `[U, T]` area of the smallest chiplet that runs a layer alone, inf where none does [um^2].
+        extra: area of each chiplet's router and transceiver [um^2].
     """
     hardest = np.argsort(-need.min(axis=1), kind="stable")
     alone = float(need.max(axis=0).min()) + extra  # one chiplet for all layers
@@ -268,12 +268,12 @@ def least_area(need: np.ndarray, extra: float) -> float:
         grown = grown[np.where(grown >= 0, grown + extra, 0).sum(axis=1) <= alone]
         ways = grown[emo.distinct_front(grown)]
         if len(ways) > _WAYS:
-            break  # the layers so far need no less than that
+            break  # the layers so far give the bound
     return float(np.where(ways >= 0, ways + extra, 0).sum(axis=1).min(initial=alone))
 
 
 def _bounds(latency: Sequence[float], energy: float, area: float) -> Bounds:
-    """From path, work, traffic and balance [cycles], energy [pJ] and area [um^2]."""
+    """Bounds from path, work, traffic and balance [cycles], energy [pJ] and area [um^2]."""
     path, work, traffic, balance = (x * CYCLE_S for x in latency)
     return Bounds(
         latency_s=max(path, work, traffic, balance),
@@ -295,14 +295,14 @@ class _Entries:
 
     Attributes:
         layers: unique layers that the template runs.
-        starts: where the mappings of each of them begin.
+        starts: index of the first mapping of each of them.
         capacity: `[E, V]`.
         fanout: `[E, V, 2]`.
-        duration: `[E]`, cycles with the interface for itself.
+        duration: `[E]`, cycles with the interface to itself.
         traffic: `[E]`, bytes.
         reads: `[E, V]`, block reads.
         writes: `[E, V]`, block writes.
-        sizes: what chiplets' columns in `hops` are found with.
+        sizes: array sizes, by which the columns of chiplets in `hops` are found.
         hops: `[E, K]`, words times hops on the networks (`Wires.hops`).
         macs: `[E]`, multiply-accumulates.
     """
@@ -363,12 +363,12 @@ def _on_chiplet(entries: _Entries, chips: Chiplets, tile: int, hop_energy: float
 def _balance(
     duration: np.ndarray, load: np.ndarray, copies: np.ndarray, uses: np.ndarray, capacity: np.ndarray
 ) -> np.ndarray:
-    """`[N]` largest bound found over prices on chiplets and on what they share (multiplicative weights).
+    """`[N]` largest bound [cycles] over prices of chiplets and shared resources (multiplicative weights).
 
     Args:
         duration: `[N, U, S]` cycles of each unique layer on each chiplet, inf where it cannot run.
         load: `[N, U, S]` bytes of each unique layer on each chiplet, inf where it cannot run.
-        copies: `[U]` layers of each kind.
+        copies: `[U]` number of layers that share each unique one.
         uses: `[N, S, R]` bool, which of R shared resources each chiplet uses.
         capacity: `[R]` their bytes per cycle.
     """
@@ -388,7 +388,7 @@ def _balance(
         chosen = cost.argmin(axis=2)[..., None]
         value = np.take_along_axis(cost, chosen, axis=2)[..., 0] @ copies
         best = np.maximum(best, value)
-        # What everybody's cheapest choice would keep busy, and how long: raise the price of the busiest.
+        # How long the layers' cheapest choices would keep each slot busy: raise the price of the busiest.
         pick = (np.arange(tiles) == chosen) * copies[:, None]
         own = (pick * busy).sum(axis=1)
         shared = (((pick * moved).sum(axis=1))[..., None] * uses).sum(axis=1) * per_byte
@@ -412,17 +412,17 @@ def design_bounds(
     Args:
         setup: networks and hardware.
         tables: Pareto tables `[U, T, M, ...]`.
-        wires: those of their mappings, those on the chiplets among them.
+        wires: wires of their mappings, which cover the fanouts of the chiplets.
         designs: leading axis `[N]`.
         chips: their chiplets, leading axis `[N]`, NumPy leaves.
-        area_mm2: `[N]` their areas, which no schedule changes.
+        area_mm2: `[N]` areas of the designs, which no schedule changes.
 
     Returns:
         N bounds.
     """
     application, package = setup.application, setup.package
     count, copies = len(designs.template), layer_copies(application)
-    # Chiplets of a design stand side by side here, wherever their tiles are.
+    # Chiplets of a design have consecutive places here, wherever their tiles are.
     standing = np.asarray(chips.occupied)
     number = standing.sum(axis=1)
     of_design, of_tile = np.nonzero(standing)
@@ -455,8 +455,8 @@ def design_bounds(
     path = _longest_path(duration.min(axis=2), application)
     work = duration.min(axis=2) @ copies / number
     moved = traffic.min(axis=2) @ copies / np.minimum(reached, bandwidth[-1])
-    priced = np.full(count, np.inf)  # without a chiplet
-    for few in np.unique(number[number > 0]):  # without the places that other designs have more
+    priced = np.full(count, np.inf)  # stays inf without a chiplet
+    for few in np.unique(number[number > 0]):  # without the places that only larger designs have
         rows = np.flatnonzero(number == few)
         time, load = (x[rows][:, :, :few] for x in (duration, traffic))
         priced[rows] = _balance(time, load, copies, uses[rows, :few], bandwidth)

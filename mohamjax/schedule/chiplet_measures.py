@@ -1,6 +1,6 @@
-"""What is told of every chiplet of a design, and may be limited: one entry for each measure.
+"""Measures that are reported for every chiplet of a design, and may be limited.
 
-A measure of your own is one entry more in `CHIPLET_MEASURES`: `designs.json` then states it for every chiplet, and
+To add a measure, add an entry to `CHIPLET_MEASURES`: `designs.json` then states it for every chiplet, and
 `limits: {chiplet: {KEY: BOUND}}` in the requirements keeps every chiplet at or below a bound, `limits: {least_chiplet:
 {KEY: BOUND}}` at or above one.
 """
@@ -23,8 +23,8 @@ class ChipletMeasure:
 
     Attributes:
         key: its name in files and requirements, with its unit.
-        value: `[..., S]` float of the chiplets on S tiles, 0 where there is none; pure and traceable, and with NumPy
-            arrays too.
+        value: function that gives `[..., S]` float for the chiplets on S tiles, 0 where there is none; pure and
+            traceable, takes NumPy arrays too.
     """
 
     key: str
@@ -34,11 +34,11 @@ class ChipletMeasure:
 CHIPLET_MEASURES = {
     measure.key: measure for measure in (ChipletMeasure("area_mm2", lambda chiplets: chiplets.area * 1e-6),)
 }
-"""By key."""
+"""All by key."""
 
 
 def extremes(chiplets: Chiplets) -> tuple[jax.Array | np.ndarray, jax.Array | np.ndarray]:
-    """The most and the least that any chiplet of a design has, of each measure in the order of `CHIPLET_MEASURES`.
+    """Largest and smallest value of each measure over the chiplets of a design, in the order of `CHIPLET_MEASURES`.
 
     `[..., K]` float each; NumPy arrays stay NumPy arrays, in their precision.
     """

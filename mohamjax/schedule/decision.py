@@ -1,9 +1,9 @@
-"""Which design of a front to build: the designs that keep a target, and what the next step beyond one would cost.
+"""Which design of a front to build: the designs that meet a target, and what one step further would cost.
 
 A target says what a system must do, such as `latency<=33ms,area<=20mm2` or `fps:yolov3_416>=30`. Of the designs that
-keep it, the smallest, the most frugal and the fastest are named. From the smallest, which is recommended, one step is
-shown towards less latency and one towards less energy. A target is held against rows of `front.csv`, which takes no
-time, on a front in memory or on a folder of results.
+meet it, the smallest, the most frugal and the fastest are named. The smallest is recommended, with one step from it
+towards less latency and one towards less energy. A target is checked against rows of `front.csv`, of a front in memory
+or of a results folder, which takes no time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNITS = {
     "fps": {"": 1.0},
     "period": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
 }
-"""What a target may speak of, its units and their factors to s, J, mm^2, W and frames per second."""
+"""Names that a target may use, their units, and the factors of these to s, J, mm^2, W and frames per second."""
 
 _CLAUSE = re.compile(
     r"(?P<name>[A-Za-z][\w-]*)(?::(?P<network>.+?))?\s*(?P<sign><=|>=)\s*(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z].*)?"
@@ -42,14 +42,14 @@ _EXAMPLE = "write such as latency<=33ms,area<=20mm2 or fps:NETWORK>=30"
 _ARGUMENT = "target"
 
 STEP = 0.9
-"""A step goes to a design that takes at most so much of what the recommended one takes."""
+"""A step leads to a design with at most this share of the latency or energy of the recommended one."""
 
 _LEAST_OF = {"smallest": "area_mm2", "most frugal": "energy_J", "fastest": "latency_s"}
-"""Designs that a decision names, of those that keep the target, and what they have least of."""
+"""The designs that a decision names among those that meet the target, and the column that each has least of."""
 
 
 def power(row: Row, rate: float | None) -> float:
-    """What a design takes on average [W]: at so many frames per second, or at one frame after the other (None)."""
+    """Average power of a design [W] at `rate` frames per second, or (None) with one frame right after the other."""
     return row["energy_J"] / row["latency_s"] if rate is None else row["energy_J"] * rate
 
 
@@ -58,13 +58,13 @@ class Clause:
     """One demand of a target.
 
     Attributes:
-        text: as it was written.
-        name: `latency`, `energy`, `area`, `power`, `fps`; where it was searched `period` or an objective of one's own.
+        text: the demand as written.
+        name: `latency`, `energy`, `area`, `power` or `fps`; if searched for, `period` or a user-defined objective.
         network: the network whose latency or frames per second are meant; None for all of them together.
-        bound: in s, J, mm^2, W or frames per second.
-        unit: as it was written.
-        rate: of `power`, the frames per second that are demanded beside it; None where none are.
-        column: of an objective of a user's own, the column of `front.csv`; None for all others. `bound` has its unit.
+        bound: the bound in s, J, mm^2, W or frames per second.
+        unit: the unit as written.
+        rate: for `power`, the frames per second that the target also demands; None where it demands none.
+        column: column in `front.csv` of a user-defined objective, in whose unit `bound` is; None for all others.
     """
 
     text: str
@@ -87,22 +87,22 @@ class Clause:
         return 1.0 / values if self.name == "fps" else values
 
     def excess(self, rows: Sequence[Row]) -> np.ndarray:
-        """`[N]` float >= 0, logarithm of the factor by which designs miss the bound: how near they come."""
+        """`[N]` float >= 0, logarithm of the factor by which designs miss the bound; 0 where they meet it."""
         reached = self.reached(rows)
-        if self.column is not None:  # may be zero or less, and then keeps every bound
+        if self.column is not None:  # may be zero or less, and then meets every bound
             reached = np.maximum(reached, np.finfo(float).tiny)
         missed = np.log(reached / self.bound)
         return np.maximum(-missed if self.name == "fps" else missed, 0.0)
 
     def told(self, value: float) -> str:
-        """What a design reaches, in the unit of the target."""
+        """A reached value as text, in the unit of the target."""
         factor = 1.0 if self.column else _UNITS[self.name][self.unit]
-        # As many digits as tell it from the bound.
+        # Enough digits to tell the value from the bound.
         digits = next((n for n in (4, 7, 12) if f"{value / factor:.{n}g}" != f"{self.bound / factor:.{n}g}"), 17)
         return f"{value / factor:.{digits}g} {self.unit}".strip()
 
     def kept(self, rows: Sequence[Row]) -> np.ndarray:
-        """`[N]` bool, the designs that keep the bound."""
+        """`[N]` bool, whether designs meet the bound."""
         reached = self.reached(rows)
         return reached >= self.bound if self.name == "fps" else reached <= self.bound
 
@@ -112,10 +112,10 @@ class Step:
     """What one step beyond the recommended design would bring and cost.
 
     Attributes:
-        of: `latency` or `energy`, of which less is had.
-        row: of the design that it leads to.
+        of: what it reduces, `latency` or `energy`.
+        row: row of the design that it leads to.
         gain: share of the latency or energy that it saves.
-        area_mm2: what it adds to the area.
+        area_mm2: area that it adds [mm^2].
     """
 
     of: str
@@ -124,22 +124,22 @@ class Step:
     area_mm2: float
 
     def __str__(self) -> str:
-        """For people."""
+        """The step as text."""
         return f"design {self.row} has {self.gain:.0%} less {self.of} for {self.area_mm2:.4g} mm^2 more"
 
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """What a front says of a target.
+    """The result of checking the designs of a front against a target.
 
     Attributes:
-        rows: of the front, as in `front.csv`.
-        clauses: the target.
-        kept: rows of the designs that keep it.
-        named: row of the `smallest`, the `most frugal` and the `fastest`; empty where no design keeps the target.
-        steps: from the smallest design onwards, where the front has such designs.
-        nearest: row of the design that misses the target least; that of the smallest where some keep it.
-        hopeless: why no design can keep the target, where bounds prove that; else None.
+        rows: rows of the front, as in `front.csv`.
+        clauses: the demands of the target.
+        kept: rows of the designs that meet it.
+        named: row of the `smallest`, the `most frugal` and the `fastest`; empty where no design meets the target.
+        steps: steps from the smallest design, where the front has them.
+        nearest: row of the design that misses the target least; that of the smallest where some meet it.
+        hopeless: why no design can meet the target, where bounds prove that; else None.
     """
 
     rows: Sequence[Row] = dataclasses.field(repr=False)
@@ -151,7 +151,7 @@ class Decision:
     hopeless: str | None = None
 
     def __str__(self) -> str:
-        """For people: the designs that are named, one a line, and the steps; or what the nearest one misses."""
+        """As text: the named designs, one per line, and the steps; or what the nearest design misses."""
         wanted = ", ".join(clause.text for clause in self.clauses)
         if not self.kept:
             return f"no design keeps {wanted}; design {self.nearest} comes nearest and misses {self.missed}"
@@ -164,17 +164,17 @@ class Decision:
 
     @property
     def recommended(self) -> Row | None:
-        """The smallest design that keeps the target; None where none does."""
+        """The smallest design that meets the target; None where none does."""
         return self.rows[self.named["smallest"]] if self.kept else None
 
     @property
     def rate(self) -> float | None:
-        """Frames per second of all networks that the target demands; None where it demands none."""
+        """Frames per second that the target demands of all networks; None where it demands none."""
         return _rate(self.clauses)
 
     @property
     def missed(self) -> str:
-        """What the design that comes nearest makes of every demand that it misses, for people."""
+        """The demands that the nearest design misses, and what it reaches instead, as text."""
         nearest = [self.rows[self.nearest]]
         return ", ".join(
             f"{clause.text} (it reaches {clause.told(clause.reached(nearest)[0])})"
@@ -183,7 +183,7 @@ class Decision:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: the target, how many designs keep it, and the rows that are named."""
+        """For JSON: the target, how many designs meet it, and the named rows."""
         rows, best = self.rows, self.recommended
         return {
             "target": [clause.text for clause in self.clauses],
@@ -205,18 +205,18 @@ def read_target(
     """The demands of a target.
 
     Args:
-        text: demands with commas between them: a name of `latency`, `energy`, `area`, `power` or `fps`, for latency and
-            fps perhaps `:NETWORK`, then `<=` (`>=` for fps) and a number with its unit. Frames per second are one over
-            the latency, of all networks or of one; `period` is known where it is an objective. Power is that of one
-            frame after the other, or beside `fps` of all networks of so many frames per second.
-        networks: their names.
-        objectives: of the search.
-        own: columns of objectives of a user's own, whose names a target may use: with `<=`, and their own unit or none.
+        text: demands separated by commas: `latency`, `energy`, `area`, `power` or `fps`, for latency and fps optionally
+            `:NETWORK`, then `<=` (`>=` for fps) and a number with its unit. Frames per second are one over the latency,
+            of all networks or of one; `period` may be used if it is an objective. Power is that of running one frame
+            right after the other, or, with a demand on `fps` of all networks, at that many frames per second.
+        networks: names of the networks.
+        objectives: objectives of the search.
+        own: columns of user-defined objectives, which a target may name: with `<=`, and with their own unit or none.
 
     Raises:
-        InputError: a demand cannot be read, or names no network.
+        InputError: a demand cannot be read, or names something unknown.
     """
-    # A comma may stand in the name of a network, and then no sign stands before the next one.
+    # Names of networks may contain commas: a comma ends a demand only after the demand's sign.
     parts = re.findall(r"[^<>]+[<>]=[^,<>]*(?:,|$)", text)
     if not parts or "".join(parts) != text:
         raise InputError(f"cannot be read: {text!r}", argument=_ARGUMENT, remedy=_meant(text))
@@ -288,7 +288,7 @@ def _clause(text: str, networks: Sequence[str], own: Sequence[str]) -> Clause:
 def _most(clauses: Sequence[Clause]) -> tuple[float, float, float]:
     """Upper limits of latency [s], energy [J] and area [mm^2] that a target sets; inf where it sets none.
 
-    The package is not ready before a network of it is, but may be later: what is of one network limits nothing here.
+    Demands on one network set no limit here, as the package may end later than that network.
     """
     limits: dict[str, float] = dict.fromkeys(("latency", "energy", "area"), math.inf)
     for clause in clauses:
@@ -304,18 +304,18 @@ def _most(clauses: Sequence[Clause]) -> tuple[float, float, float]:
 
 
 def networks_of(rows: Sequence[Row]) -> list[str]:
-    """Names of the networks that rows of `front.csv` have a latency of."""
+    """Names of the networks whose latencies are in rows of `front.csv`."""
     prefix = "latency_s_"
     return [column.removeprefix(prefix) for column in rows[0] if column.startswith(prefix)]
 
 
 def _named(column: str) -> str:
-    """The name of an objective of a user's own, of whose column the end may be a unit."""
+    """The name of a user-defined objective: its column without the last part, which may be a unit."""
     return column.rpartition("_")[0] or column
 
 
 def own_columns(rows: Sequence[Row]) -> list[str]:
-    """Columns of rows of `front.csv` that are objectives of a user's own."""
+    """Columns of rows of `front.csv` that are user-defined objectives."""
     known = {"design_id", *(measure.column for measure in MEASURES.values())}
     others = (column for column in rows[0] if column not in known)
     return [column for column in others if not column.startswith(("n_", "latency_s_"))]
@@ -326,13 +326,13 @@ def decide(
     target: str,
     certificate: Certificate | Callable[[], Certificate | None] | None = None,
 ) -> Decision:
-    """The designs of a front that keep a target, those of them to look at, and what a step beyond would cost.
+    """The designs of a front that meet a target, those of them to look at, and what one step further would cost.
 
     Args:
-        rows: of `front.csv`, of `io.front_rows` or `io.read_results`.
+        rows: rows of `front.csv`, from `io.front_rows` or `io.read_results`.
         target: see `read_target`.
-        certificate: bounds of the search, which may prove that no design keeps the target; or a function that gives
-            them, called only where no design does.
+        certificate: bounds of the search, which may prove that no design can meet the target; or a function that gives
+            them, called only where no design of the front does.
 
     Raises:
         InputError: the target cannot be read, or there is no design.
@@ -349,7 +349,7 @@ def decide(
         hopeless = None if bounds is None else bounds.out_of_reach(_most(clauses))
         return Decision(rows, clauses, (), {}, (), int(np.argmin(excess)), hopeless)
     columns = {name: np.asarray([row[name] for row in rows], float) for name in _LEAST_OF.values()}
-    # Ties go to the smaller design, then to the more frugal one: the target says already what is fast enough.
+    # Ties go to the smaller design, then to the more frugal one: the target already says what is fast enough.
     named = {}
     for role, column in _LEAST_OF.items():
         others = [columns[name][kept] for name in reversed(columns) if name != column]

@@ -1,7 +1,7 @@
-"""A design and its evaluation: chiplets, schedule -> latency, energy, area (MOHaM, Section V-C; docs/concepts).
+"""A design and its evaluation: latency, energy and area (MOHaM, Section V-C; docs/concepts).
 
 Axes: L layers (padded), S tiles of the package, V levels of the memory hierarchy, U unique layers, T templates,
-M mappings of a Pareto set. Functions are for one design; callers vmap.
+M mappings of a Pareto set. Functions take one design; callers vmap.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Sizes = tuple[jax.Array | np.ndarray, jax.Array | np.ndarray]
 
 @record
 class Design(Rows):
-    """The chromosome of one design (MOHaM, Figure 4; docs/concepts/designs.md); with a leading axis, of many.
+    """The chromosome of one design (MOHaM, Figure 4; docs/concepts/designs.md), or of many with a leading axis.
 
-    `designs[3]`, `designs[:5]` and `len(designs)` go along the leading axis (`struct.Rows`).
+    `designs[3]`, `designs[:5]` and `len(designs)` use the leading axis (`struct.Rows`).
 
     Attributes:
         order: `[L]` int32, layers by priority, a topological order; padded layers come last.
@@ -52,9 +52,9 @@ class Design(Rows):
 
 @record
 class SizedDesign(Rows):
-    """A design whose chiplets may have stated sizes, as in a file; with a leading axis, many.
+    """A design whose chiplets may have stated sizes, like those of a file; many designs with a leading axis.
 
-    `mj.evaluate` and `mj.report` take it as a design, and its genes have the names that a design's have.
+    `mj.evaluate` and `mj.report` take it like a `Design`, and its genes have the same names.
 
     Attributes:
         design: the chromosome.
@@ -71,22 +71,22 @@ class SizedDesign(Rows):
 
     @property
     def order(self) -> jax.Array:
-        """`[L]` int32, as of the design."""
+        """`[L]` int32, `order` of the design."""
         return self.design.order
 
     @property
     def assignment(self) -> jax.Array:
-        """`[L]` int32, as of the design."""
+        """`[L]` int32, `assignment` of the design."""
         return self.design.assignment
 
     @property
     def mapping(self) -> jax.Array:
-        """`[L]` int32, as of the design."""
+        """`[L]` int32, `mapping` of the design."""
         return self.design.mapping
 
     @property
     def template(self) -> jax.Array:
-        """`[S]` int32, as of the design."""
+        """`[S]` int32, `template` of the design."""
         return self.design.template
 
     @property
@@ -96,26 +96,26 @@ class SizedDesign(Rows):
 
     @property
     def states_sizes(self) -> bool:
-        """Whether any size is stated; for arrays that are not traced."""
+        """Whether any size is stated; not for traced arrays."""
         return any(bool((np.asarray(size) >= 0).any()) for size in self.sizes)
 
 
 def sized(design: Design, levels: int) -> SizedDesign:
-    """Designs with any leading axes whose chiplets are just large enough; sizes of `levels` levels, in NumPy."""
+    """Designs, with any leading axes, without stated sizes: NumPy arrays of -1 for `levels` levels."""
     shape = *np.shape(design.template), levels
     return SizedDesign(design=design, capacity=np.full(shape, -1.0), fanout=np.full((*shape, 2), -1.0))
 
 
 @record
 class Package:
-    """The package as data.
+    """The package as arrays.
 
     Attributes:
         tables: placement tables over the number of chiplets.
-        link_bandwidth: `[]` float, bytes per cycle of a chiplet's own link and of those of the mesh, inf where links
-            do not contend. Those of the mesh bind where `tables.trunks` is there.
-        interface_bandwidth: `[R]` float, bytes per cycle of each memory interface; R is the most that a package of
-            any size has.
+        link_bandwidth: `[]` float, bytes per cycle of a chiplet's own link and of each mesh link; inf where links do
+            not contend. Mesh links limit traffic only if `tables.trunks` is not None.
+        interface_bandwidth: `[R]` float, bytes per cycle of each memory interface; R is the largest number that a
+            package of any size has.
         dram_bandwidth: `[]` float, bytes per cycle of the memory behind all interfaces.
         hop_energy: `[]` float, pJ per bit and hop.
         tile_area: `[]` float, um^2 of router and transceivers per chiplet.
@@ -162,16 +162,16 @@ class EvaluationArrays:
 
 @record
 class Chiplets:
-    """The sub-accelerator instances of a design, sized to run all their layers.
+    """The chiplets (sub-accelerator instances) of a design, sized to run all their layers.
 
     Attributes:
         occupied: `[S]` bool, a chiplet stands on the tile.
-        capacity: `[S, V]` float, words per buffer instance: the most that any of its layers needs.
-        fanout: `[S, V, 2]` float, children along X and Y: the most that any of its layers uses.
+        capacity: `[S, V]` float, words per buffer instance: as stated, or the most that any of its layers needs.
+        fanout: `[S, V, 2]` float, children along X and Y: as stated, or the most that any of its layers uses.
         machine: `Machine` with a leading `[S]` axis, costs at these sizes.
         area: `[S]` float, um^2, 0 where empty.
         interface: `[S]` int32, memory interface that the chiplet uses.
-        hops: `[S]` float, hops to it.
+        hops: `[S]` float, hops to that interface.
     """
 
     occupied: jax.Array
@@ -193,12 +193,12 @@ class DesignReport:
         timeline: start and end of every layer [cycles].
         duration: `[L]` float, on-chip-limited cycles of each layer.
         offchip_bytes: `[L]` float, off-chip traffic of each layer.
-        layer_energy: `[L]` float, pJ on its chiplet, without the package.
-        wire_energy: `[L, V]` float, pJ of it that the wires below each level take.
+        layer_energy: `[L]` float, pJ of each layer on its chiplet, without the package.
+        wire_energy: `[L, V]` float, pJ of `layer_energy` in the wires below each level.
         nop_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
         static_energy: `[S]` float, pJ of each chiplet's leakage over the makespan; 0 unless the technology counts it.
-        tenants: what the users of the networks get; None where nobody has a deadline or a weight.
-        in_flight: several frames in flight; None where the evaluation has none.
+        tenants: what the users of the networks get; None where no network has a deadline, a rate or a weight.
+        in_flight: the steady state with several frames in flight; None where the evaluation has none.
     """
 
     objectives: jax.Array
@@ -221,7 +221,7 @@ def _rows(design: Design, evaluation: EvaluationArrays) -> tuple[jax.Array, jax.
 
 
 def _places(occupied: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Number of chiplets, and place of each tile's chiplet in the mesh; empty tiles are squeezed out."""
+    """Number of chiplets, and place of each tile's chiplet in the mesh, where empty tiles take no place."""
     return jnp.sum(occupied), jnp.where(occupied, jnp.cumsum(occupied) - 1, 0)
 
 
@@ -231,8 +231,8 @@ def chiplets(design: Design, evaluation: EvaluationArrays, sizes: Sizes | None =
     Args:
         design: the chromosome.
         evaluation: everything else.
-        sizes: capacities `[S, V]` and fanouts `[S, V, 2]` that are given and not to be chosen; -1 where they are not.
-            Fanouts must be among those that `evaluation.wires` counted, see `report`.
+        sizes: stated capacities `[S, V]` and fanouts `[S, V, 2]`; -1 where the chiplet is just large enough. Fanouts
+            must be among those that `evaluation.wires` counted, see `report`.
     """
     rows = _rows(design, evaluation)
     tiles = design.template.shape[0]
@@ -267,7 +267,7 @@ def chiplets(design: Design, evaluation: EvaluationArrays, sizes: Sizes | None =
 
 
 def _area(machine: Machine) -> jax.Array:
-    """`mapping.area`, rounded alike in every program."""
+    """`mapping.area` [um^2], rounded the same way in every program."""
     instances = jnp.where(machine.level_mask, machine.instances, 0)
     return steady_sum(machine.area * instances) + not_negative(machine.mac_area * machine.mac_instances)
 
@@ -280,7 +280,7 @@ def _demand(design: Design, evaluation: EvaluationArrays) -> tuple[jax.Array, ja
 
 
 def _resources(design: Design, evaluation: EvaluationArrays, chips: Chiplets) -> Resources:
-    """Interfaces, the DRAM behind them and links of the mesh, which tiles share; and the own link of each tile."""
+    """Shared resources (interfaces, the DRAM behind them, mesh links), and the private link of each tile."""
     package = evaluation.package
     on_interface = chips.interface[:, None] == jnp.arange(package.interface_bandwidth.shape[0])
     uses = jnp.concatenate([on_interface, jnp.ones_like(on_interface[:, :1])], axis=1)
@@ -331,7 +331,7 @@ def _in_flight(
 
 
 def _wires(design: Design, evaluation: EvaluationArrays, chips: Chiplets) -> tuple[jax.Array, jax.Array]:
-    """Levels with wires of the chiplet of every layer, `[L, N]` int32, and what they cost the layer, pJ `[L, N]`."""
+    """Levels with wires on the chiplet of every layer, `[L, N]` int32, and the layer's energy in them, pJ `[L, N]`."""
     sizes = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], evaluation.wires.sizes)
     columns = jax.vmap(hop_columns)(sizes, chips.fanout)
     cost = jnp.take_along_axis(chips.machine.hop_energy, sizes.level, axis=1)
@@ -339,7 +339,7 @@ def _wires(design: Design, evaluation: EvaluationArrays, chips: Chiplets) -> tup
     _, templates, mappings, width = evaluation.wires.hops.shape
     row = ((unique * templates + template) * mappings + mapping) * width
     hops = evaluation.wires.hops.reshape(-1)
-    # One level at a time from a flat table: the compiler makes a slower loop of one gather over all axes.
+    # One level at a time from a flat table: one gather over all axes compiles to a slower loop.
     energy = [
         hops[row + columns[design.assignment, n]] * cost[design.assignment, n] for n in range(sizes.level.shape[1])
     ]
@@ -364,7 +364,7 @@ def _energy(
 def _sums(
     evaluation: EvaluationArrays, chips: Chiplets, layer_energy: jax.Array, package_energy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Energy [J] and area [mm^2] of a design, with those of the package, `[]` each."""
+    """Energy [J] and area [mm^2] of a design, including those of the package, `[]` each."""
     package_area = jnp.sum(chips.occupied) * evaluation.package.tile_area
     energy = (steady_sum(layer_energy) + steady_sum(package_energy)) * 1e-12
     return energy, (steady_sum(chips.area) + not_negative(package_area)) * 1e-6
@@ -375,13 +375,13 @@ def energy_and_area(
 ) -> tuple[jax.Array, jax.Array]:
     """Energy [J] and area [mm^2] of one design, `[]` each: the objectives of `report` that need no timeline.
 
-    Leakage over the makespan, where the technology counts it, is not in it. Pure, and smooth in the technology's
-    figures and in those of the package, so that `jax.jvp` gives their derivatives.
+    Leakage over the makespan is not included, even where the technology counts it. Pure, and smooth in the numbers of
+    the technology and of the package, so that `jax.jvp` gives derivatives with respect to them.
 
     Args:
         design: the chromosome.
         evaluation: everything else.
-        sizes: capacities and fanouts that are given, see `report`.
+        sizes: stated capacities and fanouts, see `report`.
     """
     chips = chiplets(design, evaluation, sizes)
     _, traffic = _demand(design, evaluation)
@@ -390,7 +390,7 @@ def energy_and_area(
 
 
 def _static_energy(design: Design, evaluation: EvaluationArrays, chips: Chiplets, timeline: Timeline) -> jax.Array:
-    """`[S]` pJ: all of the package leaks until the last layer has ended; 0 unless the technology counts it."""
+    """`[S]` pJ: every chiplet leaks until the last layer of all has ended; 0 unless the technology counts it."""
     share = evaluation.technology.static_share
     if share is None:
         return jnp.zeros_like(chips.area)
@@ -403,21 +403,21 @@ def _static_energy(design: Design, evaluation: EvaluationArrays, chips: Chiplets
 def report(design: Design, evaluation: EvaluationArrays, sizes: Sizes | None = None) -> DesignReport:
     """Evaluates one design in detail.
 
-    Pure; neither jitted nor vmapped here. Shapes as in the classes; the float dtype is that of `evaluation.tables`.
+    Pure; callers jit and vmap. Shapes are those given in the classes; the float dtype is that of `evaluation.tables`.
 
     Args:
         design: the chromosome.
         evaluation: everything else.
-        sizes: capacities and fanouts that are given, see `chiplets`. Wires are known on arrays that were counted: all
-            of up to 16 children along an axis; beyond, those that some mapping uses, the template's largest, and what
-            `evaluation_arrays(given=)` was told. A layer on a chiplet with another fanout has infinite energy, and so
-            has the design.
+        sizes: stated capacities and fanouts, see `chiplets`. The energy of wires is known for the fanouts that were
+            counted: all up to 16 children along an axis; above that, those that some mapping uses, the template's
+            largest, and those given to `evaluation_arrays(given=)`. With any other fanout, the chiplet's layers and
+            so the design have infinite energy.
     """
     return report_on(chiplets(design, evaluation, sizes), design, evaluation)
 
 
 def report_on(chips: Chiplets, design: Design, evaluation: EvaluationArrays) -> DesignReport:
-    """As `report`, on chiplets that are there already and large enough for the design's layers."""
+    """As `report`, but on given chiplets, which must be large enough for the design's layers."""
     duration, traffic = _demand(design, evaluation)
     timeline = _schedule(design, evaluation, chips, duration, traffic)
     levels, wires = _wires(design, evaluation, chips)
@@ -460,7 +460,7 @@ def evaluate(design: Design, evaluation: EvaluationArrays) -> jax.Array:
 
 
 def padded(designs: Design, total: int) -> Design:
-    """Designs `[N, ...]` with `total` layers as a search has them, padded ones last in every order; NumPy leaves."""
+    """Designs `[N, ...]` padded to `total` layers as in a search, padded ones last in every order; NumPy leaves."""
     layers = designs.order.shape[1]
     rest = np.broadcast_to(np.arange(layers, total, dtype=np.int32), (len(designs), total - layers))
     more = ((0, 0), (0, total - layers))

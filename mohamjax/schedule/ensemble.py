@@ -1,8 +1,8 @@
 """Designs that serve several application models: one package, and a schedule for every model.
 
-Such a design is one of the joined application (`workload.ensemble`): its chiplets are large enough for the layers of
-all models, and the part of its genes that belongs to a model is that model's schedule on them. Models never run at the
-same time: each begins on an idle package.
+Such a design is a design of the joined application (`workload.ensemble`): its chiplets are large enough for the layers
+of all models, and the genes of a model's layers are that model's schedule on them. Models never run at the same time:
+each begins on an idle package.
 
 Axes: A application models, L layers of all of them (padded), K layers of the largest model (padded), W words of 32
 bits, S tiles, N designs.
@@ -42,14 +42,14 @@ from mohamjax.workload.ensemble import Ensemble, joined
 
 @record
 class Models:
-    """Where the layers of each application model stand among those of all.
+    """Where the layers of each application model are among those of all models.
 
     Attributes:
         first: `[A]` int32, its first layer.
         layers: `[A]` int32, how many it has, at most K.
         bits: `[A, K, W]` uint32, predecessors of its layers, numbered from its first.
-        weight: `[A]` float, importance; they add up to 1.
-        worst: `[]` bool, whether the worst counts, and not the mean by weight.
+        weight: `[A]` float, importance; the weights add up to 1.
+        worst: `[]` bool, whether objectives are the worst over the models; otherwise they are the weighted mean.
     """
 
     first: jax.Array
@@ -67,9 +67,9 @@ def models_of(
     """The arrays of application models.
 
     Args:
-        applications: A models, in the order of the joined one.
-        ensemble: what their objectives are joined by; default the mean.
-        dtype: of the weights.
+        applications: A models, in the order of the joined application.
+        ensemble: says how their objectives are joined; default the mean.
+        dtype: float dtype of the weights.
     """
     counts = [len(application.layers) for application in applications]
     room = padded_jobs(max(counts))
@@ -85,7 +85,7 @@ def models_of(
 
 
 def _rows(models: Models, total: int) -> tuple[jax.Array, jax.Array]:
-    """Layers of each model among all, `[A, K]` int32, and whether they exist."""
+    """Index of each model's layers among all layers, `[A, K]` int32, and whether they exist, `[A, K]` bool."""
     own = jnp.arange(models.bits.shape[1], dtype=jnp.int32)
     return jnp.minimum(models.first[:, None] + own, total - 1), own < models.layers[:, None]
 
@@ -94,7 +94,7 @@ def model_designs(design: Design, models: Models) -> Design:
     """The schedule of every model as a design of its own, leading axis `[A]`, layers padded to K.
 
     Args:
-        design: one of the joined application, one design.
+        design: one design of the joined application.
         models: the models.
     """
     total, room = design.order.shape[0], models.bits.shape[1]
@@ -119,11 +119,11 @@ def model_reports(
 ) -> DesignReport:
     """Evaluates the schedule of every model on the one package, leading axis `[A]`.
 
-    Pure, for one design; callers vmap. What users get (`DesignReport.tenants`) is not in it.
+    Pure, for one design; callers vmap. The reports have no `tenants`.
 
     Args:
-        design: one of the joined application.
-        evaluation: that of the joined application.
+        design: one design of the joined application.
+        evaluation: arrays of the joined application.
         models: the models.
         chips: the chiplets; default just large enough for the layers of all models.
     """
@@ -147,7 +147,7 @@ def model_reports(
 def over_models(objectives: jax.Array, models: Models) -> jax.Array:
     """Objectives of a design over all models, `[3]`, from those of each, `[A, 3]`.
 
-    Latency and energy are the mean by weight, or the worst; all have the package's area.
+    Latency and energy are the weighted mean, or the worst; the area is the package's, the same for all.
     """
     mean = jnp.sum(models.weight[:, None] * objectives, axis=0)
     joint = jnp.where(models.worst, jnp.max(objectives, axis=0), mean)
@@ -158,7 +158,7 @@ def over_models(objectives: jax.Array, models: Models) -> jax.Array:
 
 
 def own_tables(application: ApplicationModel, everyone: ApplicationModel, tables: MappingTables) -> MappingTables:
-    """Tables of one model's unique layers out of those of a joined application, NumPy arrays.
+    """Tables of one model's unique layers, taken from those of a joined application; NumPy arrays.
 
     Args:
         application: the model.
@@ -169,12 +169,12 @@ def own_tables(application: ApplicationModel, everyone: ApplicationModel, tables
 
 
 def own_wires(application: ApplicationModel, everyone: ApplicationModel, wires: Wires) -> Wires:
-    """The wires of those mappings, chosen by the arguments of `own_tables`."""
+    """The wires of one model's mappings; arguments as for `own_tables`."""
     return dataclasses.replace(wires, hops=np.asarray(wires.hops)[_places(application, everyone)])
 
 
 def _places(application: ApplicationModel, everyone: ApplicationModel) -> np.ndarray:
-    """Place of each unique layer of a model among those of all."""
+    """Index of each unique layer of a model among those of all models."""
     place = {unique: i for i, unique in enumerate(everyone.unique_layers)}
     return np.asarray([place[unique] for unique in application.unique_layers])
 
@@ -197,18 +197,18 @@ def reevaluate_models(
     count: np.ndarray,
     designs: Design | SizedDesign,
 ) -> list[Evaluated]:
-    """Evaluates designs for several application models from their loop nests on, in double precision.
+    """Evaluates designs for several application models, starting from their loop nests, in double precision.
 
     Args:
         applications: A models.
-        setup: the hardware; its networks do not count.
+        setup: the hardware; its networks are ignored.
         mappings: loop nests of the joined application's unique layers, leading axes `[U, T, M]`.
-        count: `[U, T]` int, entries that exist.
+        count: `[U, T]` int, number of mappings that exist.
         designs: of the joined application, leading axis `[N]`, N >= 1. Chiplets without stated sizes are large enough
             for all models.
 
     Returns:
-        For every model the designs `[N]` with its schedules, on the same chiplets.
+        Per model, the designs `[N]` with its schedules, all on the same chiplets.
     """
     everyone = joined(applications)
     program = functools.partial(_model_reports, models=models_of(applications))
@@ -229,7 +229,7 @@ def reevaluate_models(
 
 
 def _with_tenants(reports: DesignReport, application: ApplicationModel) -> DesignReport:
-    """The reports `[N]` with what the users of the model's networks get."""
+    """The reports `[N]` with `tenants`, where the model's networks have deadlines, rates or weights."""
     with jax.enable_x64(True):
         asked = tenants_of(application, jnp.float64)
         if asked is None:

@@ -1,4 +1,4 @@
-"""Designs evaluated from their loop nests on, in double precision, and what a file of designs states."""
+"""Designs evaluated in double precision, starting from their loop nests, and the designs of a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Evaluated(Setup):
         wires: wires of their mappings.
         designs: `Design`, leading axis `[N]`.
         reports: `DesignReport`, leading axis `[N]`.
-        measures: names of the objectives that a search had, of `schedule.measures`.
+        measures: names of the objectives of the search (`schedule.measures`).
     """
 
     tables: MappingTables
@@ -57,7 +57,7 @@ class Evaluated(Setup):
 
     @property
     def offsets(self) -> np.ndarray:
-        """`[M]` float, what is added to the objectives before their logarithms are taken."""
+        """`[M]` float, offsets that are added to the objectives before their logarithms are taken."""
         return offsets(self.measures, self.application)
 
     def take(self, index: np.ndarray) -> Evaluated:
@@ -66,15 +66,15 @@ class Evaluated(Setup):
         return dataclasses.replace(self, designs=pick(self.designs), reports=pick(self.reports))
 
     def bounds(self, max_chiplets: int | None = None) -> Bounds:
-        """What no design over the tables goes below; `max_chiplets` defaults to the tiles of the package."""
+        """Lower bounds for all designs over the tables; `max_chiplets` defaults to the tiles of the package."""
         return scenario_bounds(self, self.tables, self.wires, max_chiplets)
 
     def front_bounds(self, max_chiplets: int | None = None) -> FrontBounds:
-        """What no design over the tables goes below, area by area and latency by latency; otherwise as `bounds`."""
+        """Lower bounds for all designs over the tables, over area and latency; otherwise as `bounds`."""
         return front_bounds(self, self.tables, self.wires, max_chiplets)
 
     def design_bounds(self) -> list[Bounds]:
-        """What no schedule on the chiplets of each design goes below."""
+        """Lower bounds for all schedules on the chiplets of each design."""
         area = np.asarray(self.reports.objectives[:, 2])
         chips = self.reports.chiplets
         return design_bounds(self, self.tables, self.wires, self.designs, chips, area)
@@ -89,9 +89,9 @@ _ROWS = 64
 
 
 def block_width(number: int) -> int:
-    """Designs of a block: two sizes are compiled at most.
+    """Designs per block for a number of designs: one of two sizes, so that at most two programs are compiled.
 
-    A processor has no use for wide blocks, which only take more memory at once.
+    A CPU gains nothing from wide blocks, which only take more memory at once.
     """
     wide = (16 if accelerated() else 4) * _ROWS
     return _ROWS if number <= wide else wide
@@ -107,16 +107,16 @@ def evaluated_in_double(
     float32: bool = False,
     periods: int | None = None,
 ) -> tuple[MappingTables, Wires, Told]:
-    """Tables and wires of loop nests, and what a program says of designs, block by block, as NumPy arrays.
+    """Tables and wires of loop nests, and the outputs of a program for designs, run in blocks; NumPy arrays.
 
     Args:
-        program: `(designs, evaluation) -> pytree`, the designs and the leaves of the pytree with a leading `[n]`.
+        program: `(designs, evaluation) -> pytree`; designs and leaves of the pytree have a leading axis `[n]`.
         setup: networks and hardware.
         mappings: loop nests, leading axes `[U, T, M]`.
-        count: `[U, T]` int, entries that exist.
+        count: `[U, T]` int, number of mappings that exist.
         designs: leading axis `[N]`, N >= 1; layers padded or not.
         float32: compute in single precision instead of double.
-        periods: of the slowest network, where frames are in flight; None where they are not.
+        periods: number of periods of the slowest network, where frames are in flight; otherwise None.
     """
     levels = mappings.temporal.shape[-2]
     own = designs if isinstance(designs, SizedDesign) else sized(designs, levels)
@@ -128,7 +128,7 @@ def evaluated_in_double(
         arrays = setup.machines(levels, dtype)
         layers = stacked_layers(unique.shape for unique in setup.application.unique_layers)
         single = cast(setup.technology, dtype)
-        # Few numbers of entries are compiled: powers of two.
+        # Numbers of mappings are padded to powers of two, so that few programs are compiled.
         most = mappings.temporal.shape[2]
         entries = np.minimum(np.arange(max(16, 1 << (most - 1).bit_length())), most - 1)
         mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
@@ -156,16 +156,16 @@ def reevaluate(
     measures: tuple[str, ...] = DEFAULT,
     periods: int = 4,
 ) -> Evaluated:
-    """Evaluates designs from their loop nests on, in double precision.
+    """Evaluates designs, starting from their loop nests, in double precision.
 
     Args:
         setup: networks and hardware.
         mappings: loop nests, leading axes `[U, T, M]`.
-        count: `[U, T]` int, entries that exist.
+        count: `[U, T]` int, number of mappings that exist.
         designs: leading axis `[N]`, N >= 1; layers padded or not. Chiplets without stated sizes are just large enough.
         float32: compute in single precision instead.
-        measures: objectives of the designs; the networks must ask for them (`check_measures`).
-        periods: of the slowest network, whose frames are in flight where that is measured.
+        measures: objectives of the designs, which must suit the networks (`check_measures`).
+        periods: number of periods of the slowest network, where measures need frames in flight.
 
     Returns:
         The designs with their reports as NumPy arrays.
@@ -184,7 +184,7 @@ def reevaluate(
 
 
 def evaluation_again(evaluated: Evaluated, periods: int = 4) -> EvaluationArrays:
-    """What designs were evaluated by (`reevaluate`), for others like them; inside `jax.enable_x64`.
+    """The arrays that designs were evaluated with (`reevaluate`), for similar ones; call inside `jax.enable_x64`.
 
     Args:
         evaluated: designs whose chiplets are just large enough, in double precision.
@@ -200,12 +200,12 @@ def evaluation_again(evaluated: Evaluated, periods: int = 4) -> EvaluationArrays
 
 
 def with_orders(evaluated: Evaluated, order: np.ndarray, number: int, periods: int = 4) -> Evaluated:
-    """The designs with other orders of their layers, evaluated by the program that evaluated them.
+    """The designs with other orders of their layers, evaluated by the same program as before.
 
     Args:
         evaluated: designs as in `evaluation_again`, `[N]`, N >= 1.
         order: `[N, L]` int32, topological.
-        number: of designs that were evaluated together with these, which decides on the program.
+        number: number of designs that were evaluated together with these, which decides on the program.
         periods: as in `reevaluate`.
     """
     designs = dataclasses.replace(evaluated.designs, order=np.asarray(order, np.int32))
@@ -229,14 +229,14 @@ class DesignFile(Setup):
     """The designs of a file as arrays, checked but not evaluated, and what they run on.
 
     Attributes:
-        mappings: loop nests, leading axes `[U, T, M]`; None where no design reads well.
-        count: `[U, T]` int32, entries that exist.
+        mappings: loop nests, leading axes `[U, T, M]`; None where no design could be read.
+        count: `[U, T]` int32, number of mappings that exist.
         names: identifier of every design in the file, in input order.
-        reasons: why it is broken; empty where it reads well.
-        designs: those that read well, leading axis `[N]`, NumPy leaves, layers not padded; N may be 0.
+        reasons: what is wrong with each design; empty where it could be read.
+        designs: those that could be read, leading axis `[N]`, NumPy leaves, layers not padded; N may be 0.
         tile: `[N, S]` int32, tile that each chiplet of a design states, rising; where a design does not state one for
-            all its chiplets, they stand on the first ones.
-        source: where it was read, for complaints.
+            all its chiplets, they stand on the first tiles.
+        source: where the file was read, for error messages.
     """
 
     mappings: Mapping | None
@@ -249,7 +249,7 @@ class DesignFile(Setup):
 
     @property
     def digest(self) -> str:
-        """Hash of the designs that read well, with their templates, loop nests and sizes."""
+        """Hash of the designs that could be read, with their templates, loop nests and sizes."""
         digest = hashlib.sha256(repr([template.content_hash() for template in self.templates]).encode())
         for leaf in jax.tree.leaves((self.mappings, self.designs.design, self.count, *self.designs.sizes, self.tile)):
             digest.update(f"{leaf.shape} {leaf.dtype} ".encode() + np.ascontiguousarray(leaf).tobytes())

@@ -1,4 +1,4 @@
-"""What the evaluation of designs reads: networks, tables, templates and package as arrays, built on the host."""
+"""The inputs of the evaluation of designs as arrays, built on the host: networks, tables, templates and package."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def evaluation_arrays(
     """Builds the arrays of the evaluation.
 
     Args:
-        setup: networks, L layers, and hardware.
+        setup: networks with L layers, and hardware.
         tables: Pareto tables `[U, T, M, ...]`; their float dtype is that of the evaluation.
         padded_layers: L after padding; default the next multiple of 32.
         given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated. A
-            fanout above 16 that no mapping uses must be told here before `report(sizes=)` may take it.
-        arrays: those of the templates, with the levels and the float dtype of the tables, where they are there already.
-        hops: the wires of the tables, which include the fanouts of `given`, where they are there already.
-        periods: of the slowest network whose frames are in flight together; None where that is not measured.
+            fanout above 16 that no mapping uses must be given here before `report(sizes=)` may take it.
+        arrays: arrays of the templates, with the levels and float dtype of the tables; default made here.
+        hops: wires of the tables, which cover the fanouts of `given`; default counted here.
+        periods: number of periods of the slowest network with frames in flight; None where that is not measured.
     """
     application = setup.application
     layers = len(application.layers)

@@ -1,8 +1,8 @@
-"""Where the latency, the energy and the area of one design go, as data and as text.
+"""How the latency, the energy and the area of one design are made up, as data and as text.
 
-Every part is worked out from the design's report on the host; the parts of each objective add up to it. Time is told
-twice: along the critical chain (the layers that, one after the other without a gap, make up the latency) and per
-chiplet, whose time is computing, on-chip limits, stalls, waiting for predecessors and idling after its last layer.
+Every part is computed from the design's report on the host; the parts of each objective add up to it. Time is broken
+down twice: along the critical chain (the layers that, one after the other without a gap, make up the latency) and per
+chiplet, into computing, on-chip limits, stalls, waiting for predecessors and idling after its last layer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mohamjax.text import plural, table
 from mohamjax.workload import ApplicationModel
 
 _SHOWN = 10
-"""Layers that the text lists, of those that take longest."""
+"""Number of layers that the text lists, those that take longest."""
 
 
 class Busy(TypedDict):
@@ -49,7 +49,7 @@ class ChipletTime(Busy):
 
 
 class NetworkPart(TypedDict):
-    """What a network takes: its last end [s], energy [J], number of layers, and the time in which they run."""
+    """What a network takes: end of its last layer [s], energy [J], number of layers, and the time in which they run."""
 
     name: str
     latency_s: float
@@ -71,8 +71,8 @@ class ChainLayer(TypedDict):
 class CriticalChain(Busy):
     """Layers that, one after the other without a gap, make up the latency.
 
-    `bound_s` says what binds them, the longest first, as `bound` of a layer does, and for how long; it adds up to the
-    latency. Time in which a resource slows a layer counts whole there, and in `stalled_s` only what the layer loses.
+    `bound_s` says what binds them (as `bound` of a layer does) and for how long, the longest first; it adds up to the
+    latency. It counts all the time in which a resource slows a layer, `stalled_s` only the time that the layer loses.
     """
 
     layers: list[ChainLayer]
@@ -83,9 +83,9 @@ class LayerPart(TypedDict):
     """A layer: index, name, type, index of its chiplet, the time in which it runs [s], and its use of the chiplet then.
 
     `bound` is what binds it for most of that time: a shared resource, a buffer, `MACs`, or `mapping` where that leaves
-    half of the MACs idle or more (`roofline.binding`).
-    `padded` are the bounds that its mapping covers beyond the layer's own, by dimension, where there are any;
-    `partial_sum_bytes` those of `offchip_bytes` that are partial sums, where there are any.
+    at least half of the MACs idle (`roofline.binding`).
+    `padded` gives, by dimension, the bounds that its mapping covers where they differ from the layer's own;
+    `partial_sum_bytes` is the part of `offchip_bytes` that is partial sums. Either may be absent.
     """
 
     layer: int
@@ -138,7 +138,7 @@ class ResourcePart(TypedDict):
 
 
 class Explanation(TypedDict):
-    """What `explain_design` says; JSON-able.
+    """The result of `explain_design`; JSON-able.
 
     Attributes:
         latency_s: [s].
@@ -149,7 +149,7 @@ class Explanation(TypedDict):
         layer_types: those that take longest first.
         layers: in the order of the application.
         chiplets: in the order of the mesh.
-        resources: memory interfaces, the DRAM, and links of the mesh where these contend.
+        resources: memory interfaces, the DRAM, and mesh links where these contend.
         partial_sums: those that pass off-chip, where there are any.
     """
 
@@ -166,7 +166,7 @@ class Explanation(TypedDict):
 
 
 def shared_resources(package: PackageParameters, chips: Chiplets) -> tuple[list[str], list[list[int]], list[float]]:
-    """What off-chip traffic passes: memory interfaces, the DRAM behind them, a link per tile, links of the mesh.
+    """The resources that off-chip traffic passes: memory interfaces, the DRAM, a link per tile, mesh links.
 
     Args:
         package: package parameters.
@@ -174,7 +174,7 @@ def shared_resources(package: PackageParameters, chips: Chiplets) -> tuple[list[
 
     Returns:
         Names of the resources, the resources of each tile, and bandwidths [bytes per cycle]. Tiles' own links are all
-        called `link`; those of the mesh, where it contends, after the routers that they join.
+        named `link`; mesh links, where they contend, are named after the routers that they join.
     """
     count, tiles = package.max_interfaces, len(chips.interface)
     names = [*(f"interface {i}" for i in range(count)), "DRAM", *["link"] * tiles]
@@ -184,7 +184,7 @@ def shared_resources(package: PackageParameters, chips: Chiplets) -> tuple[list[
     if package.contention == "mesh":
         standing = np.flatnonzero(chips.occupied)
         routes = mesh_routes(package, len(standing))
-        # Links near the interfaces first: of several equally full ones, the first is named as what limits a layer.
+        # Links near the interfaces first: of several equally full ones, the first is reported as limiting a layer.
         deep = sorted((depth, link) for route in routes for depth, link in enumerate(route))
         number = {link: len(names) + k for k, link in enumerate(dict.fromkeys(link for _, link in deep))}
         for tile, route in zip(standing, routes, strict=True):
@@ -197,7 +197,7 @@ def shared_resources(package: PackageParameters, chips: Chiplets) -> tuple[list[
 def energy_parts(
     design: Design, report: DesignReport, tables: MappingTables, unique: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Energy of every layer by part, pJ, the way `schedule.design` adds it up.
+    """Energy of every layer by part [pJ], as `schedule.design` adds it up.
 
     Args:
         design: one design, NumPy leaves.
@@ -228,7 +228,7 @@ def level_sizes(chips: Chiplets, template: Template, tile: int) -> list[LevelPar
     Args:
         chips: the `Chiplets` of one design, NumPy leaves.
         template: the chiplet's template.
-        tile: where it stands.
+        tile: the tile that it is on.
     """
     return [
         {
@@ -247,7 +247,7 @@ def area_parts(report: DesignReport, template: Template, package: PackageParamet
         report: report of the design, NumPy leaves.
         template: the chiplet's template.
         package: package parameters.
-        tile: where it stands.
+        tile: the tile that it is on.
     """
     machine = report.chiplets.machine
     parts = {"MACs": float(machine.mac_area[tile] * machine.mac_instances[tile])}
@@ -279,7 +279,7 @@ def _critical_chain(
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
-    """One design taken apart; n layers exist.
+    """One design, and what its parts are computed from; n layers exist.
 
     Attributes:
         setup: networks and hardware.
@@ -320,7 +320,7 @@ class _Parts:
         return [f"{owner}/{layer.name}" for owner, layer in zip(owners, application.layers, strict=True)]
 
     def chiplet(self, layer: int) -> int:
-        """Index of the chiplet of a layer among those that stand."""
+        """Index of a layer's chiplet, in the order of the mesh."""
         return self.standing.index(int(self.tile[layer]))
 
     def busy(self, members: np.ndarray) -> Busy:
@@ -430,7 +430,7 @@ class _Parts:
 
 
 def _stalled(seen: Flow, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Cycles `[n]` that layers lose to each resource; those of one name are one."""
+    """Cycles `[n]` that layers lose to each resource; resources of the same name are added up."""
     stalled = {name: np.zeros(seen.rate.shape[1]) for name in names}
     for name, lost in zip(names, by_resource(seen, (1 - seen.rate) * np.diff(seen.time)[:, None]), strict=True):
         stalled[name] += lost
@@ -491,14 +491,14 @@ def explain_design(design: Design, report: DesignReport, tables: MappingTables, 
 def _resources(
     seen: Flow, names: Sequence[str], bandwidth: Sequence[float], traffic: np.ndarray, uses: Sequence[Sequence[int]]
 ) -> list[ResourcePart]:
-    """How much passes each interface, the DRAM and each link of the mesh, and how long it is full.
+    """How much traffic passes each interface, the DRAM and each mesh link, and how long each is full.
 
     Args:
-        seen: what flows when.
-        names: of the resources.
-        bandwidth: of the resources [bytes per cycle].
+        seen: the flow of the schedule.
+        names: names of the resources.
+        bandwidth: bandwidths of the resources [bytes per cycle].
         traffic: `[n]` bytes of each layer.
-        uses: by layer the resources that it uses.
+        uses: per layer, the resources that it uses.
     """
     total = max(float(seen.time[-1] - seen.time[0]), np.finfo(float).tiny) if seen.time.size else 1.0
     rows: list[ResourcePart] = []
@@ -519,7 +519,7 @@ def _resources(
 
 
 def _binding(chain: CriticalChain, latency: float) -> str:
-    """A sentence on what makes up the latency, and on what would make it shorter."""
+    """A sentence on the critical chain, which makes up the latency, and on what binds it."""
     shares = {name: seconds / latency for name, seconds in chain["bound_s"].items() if seconds >= 0.01 * latency}
     lost = {name: seconds / latency for name, seconds in chain["stalled_s"].items()}
     told = ", ".join(
@@ -536,11 +536,11 @@ def _level_text(level: LevelPart) -> str:
 
 
 def explanation_text(explanation: Explanation, title: str) -> str:
-    """An explanation for people: tables in a fixed-width font.
+    """An explanation as text, with tables for a fixed-width font.
 
     Args:
         explanation: from `explain_design`.
-        title: what the design is called.
+        title: name of the design.
     """
     latency, energy, area = (explanation[k] for k in ("latency_s", "energy_J", "area_mm2"))
 

@@ -1,19 +1,19 @@
 """The fluid model: start and end of every job of one schedule under shared bandwidth.
 
 Accelerators run their jobs one at a time in priority order, each as soon as the accelerator is free and all
-predecessors of the job have ended. A running job asks `bytes / duration` of every resource of its accelerator.
-Where the running jobs together ask a resource for more than its bandwidth, it grants each the same fraction of
-its wish; a job's rate is the smallest of its grants (1 at most) and rates change only when a job starts or ends.
-The grant binds also a job that asks for little: one without traffic is slowed by a resource that others fill (this is
-so in the reference cases). This is the temporal dilation of MOHaM taken exactly; with one resource it is the
-bandwidth allocator of G# (Algorithm 1).
+predecessors of the job have ended. A running job asks every resource of its accelerator for `bytes / duration`.
+If the running jobs together ask a resource for more than its bandwidth, it grants each the same fraction of what it
+asks for; a job's rate is the smallest of its grants (at most 1), and rates change only when a job starts or ends.
+The grant also limits jobs that ask for little: a job without traffic is slowed by a resource that others fill, as in
+the reference cases. This is MOHaM's temporal dilation, computed exactly; with one resource it is the bandwidth
+allocator of G# (Algorithm 1).
 
-The evaluation exploits that exactly one job ends per step: a loop of J steps, J static, whose state is one waiting
-or running job (the head) per accelerator. Jobs that end together take several steps, all but the first of
-length zero. Times are continuous in the durations and the bandwidths, so that rounding never flips a decision.
+Exactly one job ends per step, so the evaluation is a loop of J steps, J static. Its state is one waiting or running
+job (the head) per accelerator. Jobs that end together take several steps, all but the first of length zero. Times are
+continuous in the durations and the bandwidths, so that rounding never flips a decision.
 
 Axes: J jobs (padded), W = ceil(J / 32) words of 32 bits, A accelerators (padded), R shared resources (padded).
-Any time unit, the same for durations and bandwidths (bytes per time unit).
+Durations and bandwidths (bytes per time unit) may be in any time unit, the same for both.
 """
 
 import functools
@@ -44,7 +44,7 @@ REASONS = (
 
 
 class Jobs(NamedTuple):
-    """The jobs of one schedule, where each runs and in which order; inside this module with an axis of schedules first.
+    """The jobs of one schedule, where they run and in which order; in this module, with a leading axis of schedules.
 
     Attributes:
         duration: `[J]` float >= 0, time of each job when nothing slows it; sets the dtype of the result.
@@ -65,13 +65,13 @@ class Jobs(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What the accelerators of one schedule share; inside this module with an axis of schedules first.
+    """What the accelerators of one schedule share; in this module, with a leading axis of schedules.
 
     Attributes:
         shared_uses: `[A, R]` bool or 0/1 float, which accelerator uses which shared resource.
         shared_bandwidth: `[R]` float, +inf for a resource that never limits (or is padding), 0 for one that
             lets nothing pass.
-        private_bandwidth: `[A]` float, the least bandwidth among the resources that the accelerator has for
+        private_bandwidth: `[A]` float, the least bandwidth among the resources that the accelerator has to
             itself; +inf where there is none (or the accelerator is padding).
     """
 
@@ -127,7 +127,7 @@ class Timeline:
 
 
 def padded_jobs(jobs: int) -> int:
-    """Jobs after padding to whole words of predecessor bits, at least one: numbers near each other share a program."""
+    """Jobs padded to whole words of predecessor bits, at least one word: nearby numbers of jobs share a program."""
     return 32 * max(1, -(-jobs // 32))
 
 
@@ -142,7 +142,7 @@ def predecessor_bits(predecessors: Sequence[Sequence[int]], padded_jobs: int | N
         `[J, ceil(J / 32)]` uint32; bit p % 32 of word p // 32 in row j says that p is a predecessor of j.
 
     Raises:
-        ValueError: a predecessor is no job, or `padded_jobs` is too small.
+        ValueError: a predecessor is not one of the jobs, or `padded_jobs` is too small.
     """
     jobs = len(predecessors)
     padded = jobs if padded_jobs is None else padded_jobs
@@ -199,8 +199,8 @@ def split_resources(
     return uses, padded, private
 
 
-_RUN = 32  # places that an accelerator compares with each other at once
-_UNROLL = 8  # steps that it takes as one
+_RUN = 32  # places that `link_at_once` compares with each other
+_UNROLL = 8  # steps per iteration of the loop, except on CPUs
 
 
 class _Outcome(NamedTuple):
@@ -211,7 +211,7 @@ class _Outcome(NamedTuple):
 
 
 def link_by_walk(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.Array]:
-    """First place of every accelerator and the following place of every place, by one walk backward.
+    """First place of every accelerator, and the next place of the same accelerator after each, by one walk backward.
 
     Args:
         accelerator_at: `[J, B]` i32, accelerator of the job at each place of the order, -1 for none.
@@ -235,7 +235,7 @@ def link_by_walk(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Arra
 
 
 def link_at_once(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.Array]:
-    """What `link_by_walk` returns, in a few wide steps: compares places within runs, and runs by first places."""
+    """As `link_by_walk`, in a few wide steps: compares places within runs, and runs by their first places."""
     places, lanes = accelerator_at.shape
     at = jnp.pad(accelerator_at, ((0, -places % _RUN), (0, 0)), constant_values=-1).reshape(-1, _RUN, lanes)
     runs = at.shape[0]
@@ -249,13 +249,13 @@ def link_at_once(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Arra
     within = jnp.where(later & (at[:, :, None] == at[:, None]), number[:, None], places)
     beyond = jnp.min(jnp.where(mine, after[:, None], places), axis=2)
     following = jnp.minimum(jnp.min(within, axis=2), beyond)
-    # A place of no accelerator comes before none.
+    # A place without an accelerator has no next place.
     following = jnp.where((at >= 0) & (at < accelerators), following, places)
     return jnp.min(first, axis=0), following.reshape(-1, lanes)[:places]
 
 
 def _schedules(jobs: Jobs, resources: Resources) -> int:
-    """B: arrays have a leading axis of B schedules, or of 1 where all share something."""
+    """B: arrays have a leading axis of B schedules, or of 1 where all schedules share the array."""
     return max(x.shape[0] for x in (*jobs, *resources))
 
 
@@ -268,7 +268,7 @@ def simulate_block(
 ) -> _Outcome:
     """Simulates B schedules side by side; every array has a leading axis of B or 1.
 
-    What accelerators use is kept as bytes where it must be `compact`: a processor multiplies by numbers faster.
+    If `compact`, `shared_uses` stays bool, a byte each; otherwise it becomes float, by which a CPU multiplies faster.
     """
     duration, traffic, bits, accelerator, order, mask = jobs
     uses, shared, private = resources
@@ -322,9 +322,9 @@ def simulate_block(
 
 
 def _blocks(jobs: Jobs, resources: Resources) -> _Outcome:
-    """Simulates B schedules in blocks whose state stays in the processor's cache."""
+    """Simulates B schedules in blocks whose state stays in the CPU's cache."""
     lanes = _schedules(jobs, resources)
-    # Arrays of 8 KiB: larger ones leave the first cache, and XLA splits the work on them among threads, which
+    # Arrays of 8 KiB: larger ones do not fit the first cache, and XLA splits the work on them among threads, which
     # costs more than it saves (measured by experiments/bench_fluid.py).
     most = max(32, 8192 // (jobs.duration.dtype.itemsize * resources.shared_uses.shape[1]))
     if lanes <= most:
@@ -340,10 +340,10 @@ def _blocks(jobs: Jobs, resources: Resources) -> _Outcome:
 
 @custom_batching.custom_vmap
 def _population(jobs: Jobs, resources: Resources) -> _Outcome:
-    """Simulates B schedules; vmapping it makes a longer population, not a deeper array.
+    """Simulates B schedules; vmapping it makes B larger instead of adding an axis.
 
-    One schedule is a population of one. That way a caller's `jax.vmap(simulate)` meets code whose trailing axis
-    is the population, which compiles to several times faster loops on a CPU than XLA's own batching does.
+    One schedule is a population of one. So a caller's `jax.vmap(simulate)` runs code whose trailing axis is the
+    population, which on a CPU compiles to loops several times as fast as XLA's own batching gives.
     """
     at_once = functools.partial(simulate_block, link=link_at_once, compact=True)
     wide = functools.partial(at_once, steps=functools.partial(scan, unroll=_UNROLL))
@@ -377,9 +377,9 @@ def _(
 
 @jax.custom_jvp
 def _differentiable(jobs: Jobs, resources: Resources) -> _Outcome:
-    """`_population` with derivatives, which neither a batching rule of one's own nor a kernel has in both modes.
+    """`_population` with derivatives, which neither custom batching rules nor kernels have in both modes.
 
-    They are those of the same steps as plain array operations, walked through once more.
+    They are the derivatives of the same steps as plain array operations, which run once more for them.
     """
     return _population(jobs, resources)
 
@@ -399,7 +399,7 @@ def _run(jobs: Jobs, resources: Resources) -> _Outcome:
 
 
 def _check(jobs: Jobs, resources: Resources) -> None:
-    """Complains about arguments of `simulate` that do not fit each other."""
+    """Raises ValueError where arguments of `simulate` do not fit each other."""
     shape = np.shape(jobs.duration)
     if len(shape) != 1:
         remedy = "; this takes one schedule: jax.vmap(simulate) takes many" if len(shape) > 1 else ""
@@ -432,7 +432,7 @@ def simulate(
 ) -> Timeline:
     """Start and end of every job of one schedule.
 
-    Pure and traceable; the caller vmaps and jits. Recompiles with the padded sizes J, A, R and the dtype only.
+    Pure and traceable; the caller vmaps and jits. Recompiles only for new padded sizes J, A, R or a new dtype.
 
     Args:
         duration: `[J]` float >= 0, time of each job when nothing slows it; sets the dtype of the result.
@@ -444,13 +444,13 @@ def simulate(
         shared_uses: `[A, R]` bool or 0/1 float, which accelerator uses which shared resource.
         shared_bandwidth: `[R]` float, +inf for a resource that never limits (or is padding), 0 for one that
             lets nothing pass.
-        private_bandwidth: `[A]` float, the least bandwidth among the resources that the accelerator has for
+        private_bandwidth: `[A]` float, the least bandwidth among the resources that the accelerator has to
             itself; +inf where there is none (or the accelerator is padding).
         job_mask: `[J]` bool, false for padded jobs, which run nowhere and take no time.
 
     Returns:
-        The timeline. A schedule that cannot end has an infinite makespan and says why in `reason`; where the
-        order is topological and every job is on an accelerator with bandwidth, every job ends.
+        The timeline. A schedule that cannot end has an infinite makespan, and `reason` says why. If the order is
+        topological and every job is on an accelerator with bandwidth, every job ends.
 
     Raises:
         ValueError: a shape does not fit the others, or a dtype is wrong, at trace time.
@@ -476,11 +476,11 @@ def simulate(
     return timeline_of(jobs, Resources(shared_uses, shared_bandwidth, private_bandwidth))
 
 
-_ROUNDING = 16  # of the last places of an end: what its difference to a start may be off
+_ROUNDING = 16  # error of the difference of an end and a start, in units of the last place of the end
 
 
 def timeline_of(jobs: Jobs, resources: Resources) -> Timeline:
-    """Start and end of every job of one schedule: `simulate`, whose arguments are two records here."""
+    """Start and end of every job of one schedule: `simulate` with its arguments in two records."""
     _check(jobs, resources)
     start, end, makespan, reason = _run(jobs, resources)
     lost = end - start - jnp.where(jobs.job_mask, jobs.duration, 0.0)
@@ -489,6 +489,6 @@ def timeline_of(jobs: Jobs, resources: Resources) -> Timeline:
 
 
 def completion(jobs: Jobs, resources: Resources) -> Completion:
-    """End of every job of one schedule: `timeline_of` without the starts, for a search that needs no more."""
+    """End of every job of one schedule: `timeline_of` without the starts, for a search that does not need them."""
     _, end, makespan, reason = _run(jobs, resources)
     return Completion(end=end, makespan=makespan, reason=reason)

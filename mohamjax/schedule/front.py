@@ -1,4 +1,4 @@
-"""The front of evaluated designs, and the designs of it that one looks at first."""
+"""The front of evaluated designs, and the designs on it to look at first."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mohamjax.schedule.utilisation import LOW, layer_use, layers_of_little_use
 from mohamjax.text import plural
 
 ROLES = ("fastest", "most frugal", "smallest", "knee")
-"""Designs of a front over latency, energy and area that one looks at first."""
+"""Roles of the designs to look at first on a front over latency, energy and area."""
 
 WINDOW = 10.0
-"""Designs that one looks at first take at most so many times the least latency: few would build a slower one."""
+"""A design with a role takes at most this many times the least latency: few would build a slower one."""
 
 
 def landmarks(
@@ -26,17 +26,18 @@ def landmarks(
     offset: npt.ArrayLike = 0.0,
     window: float = WINDOW,
 ) -> dict[str, int]:
-    """Rows of the designs that have least of each objective, and of the knee (nearest to ideal on log axes).
+    """Rows of the designs with the least of each objective, and of the knee (nearest to the ideal on log axes).
 
     Args:
         objectives: `[N, M]` float, N >= 1.
         measures: names of the objectives.
-        offset: `[M]` float, with which they have a logarithm (`measures.offsets`).
-        window: designs that take more than so many times the least latency have no role; inf lets all in. Where latency
-            is no objective, all are in.
+        offset: `[M]` float, added to the objectives before logarithms are taken (`measures.offsets`).
+        window: designs that take more than this many times the least latency have no role; with inf all may have one,
+            and also where latency is no objective.
 
     Returns:
-        Row of each role (`ROLES`, or those of the measures and `knee`); one row may have several.
+        Row of each role (`ROLES`, or those of the measures and `knee`), -1 for a knee without finite rows; one row may
+        have several roles.
     """
     values, inside = np.asarray(objectives, float) + np.asarray(offset), slice(None)
     if "latency" in measures:
@@ -49,18 +50,18 @@ def landmarks(
 
 
 def non_dominated(evaluated: Evaluated) -> Evaluated:
-    """The finite, mutually non-dominated designs with distinct objectives, by the first of them (latency) upward."""
+    """The finite, mutually non-dominated designs with distinct objectives, by rising first objective (latency)."""
     return evaluated.take(front_index(evaluated.objectives))
 
 
 def front_index(objectives: np.ndarray) -> np.ndarray:
-    """Rows of the finite, mutually non-dominated, distinct objectives among `[N, M]`, by the first of them upward."""
+    """Rows of the finite, mutually non-dominated, distinct objectives among `[N, M]`, by rising first objective."""
     finite = np.flatnonzero(np.isfinite(objectives).all(axis=1))
     return finite[emo.distinct_front(objectives[finite])]
 
 
 def told_of_little_use(front: Evaluated) -> str:
-    """A sentence that names the layers of little use of a front; empty where there are none.
+    """A sentence that names layers with a low utilisation in every design of a front; empty where there are none.
 
     Args:
         front: designs with their reports.

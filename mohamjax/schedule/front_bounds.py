@@ -1,36 +1,37 @@
-"""Bounds that follow the front: what any design of at most some area and latency must at least spend.
+"""Bounds along the whole front: the least energy of any design up to some area and latency.
 
 `scenario_bounds` gives one number per objective. Here the bounds of one objective depend on the others: a surface
-(least energy over area and latency) and its three curves, one for each pair of objectives. What they leave over of a
-box bounds the hypervolume of every front over the same tables, and the search's own hypervolume divided by it says how
-much there may be left to find: a certified gap.
+(least energy over area and latency) and its three curves, one for each pair of objectives. The part of a box that they
+do not exclude bounds the hypervolume of every front over the same tables. The search's own hypervolume divided by this
+bound shows how much may be left to find: a certified gap.
 
-What is proven holds for every design over the Pareto tables whose chiplets are as large as their layers need, with at
-most N chiplets. Let such a design take latency T, energy E and area A, and let layer l run by mapping c on one of its
-chiplets. Write d for the cycles that c takes with its interface for itself, b for its bytes off-chip, s for the least
-area of a chiplet (with its share of the package) that runs c, and e for the least energy of l by c on any chiplet
+The bounds hold for every design over the Pareto tables that has at most N chiplets, each as large as its layers need.
+Let such a design have latency T, energy E and area A, and let layer l run by mapping c on one of its chiplets. Write d
+for the cycles that c takes with its interface to itself, b for its bytes off-chip, s for the least area of a chiplet
+(with its share of the package) that runs c, and e for the least energy of l by c on any chiplet
 (`bounds.least_costs`). Then
 
-1. *Room.* s + r <= A, where r is 0 if c's template runs every layer, else the least s of the dearest layer that it
-   does not run: that one stands on a chiplet of another template. No A is below `bounds.least_area`.
-2. *Path.* The d of the layers on any path of the graph add up to at most T. So every d is at most T less the least
+1. *Room.* s + r <= A, where r is 0 if c's template runs every layer, else the largest of the least s of the
+   layers that it does not run: these need a chiplet of another template. No A is below `bounds.least_area`.
+2. *Path.* The d of the layers on any path of the graph add up to at most T. So every d is at most T minus the least
    durations of the other layers on the longest path through l.
-3. *Work.* A chiplet runs one layer at a time: all d together are at most n T with n <= N chiplets that run something,
-   and n times the least s is at most A.
+3. *Work.* A chiplet runs one layer at a time: the sum of all d is at most n T, where n <= N chiplets run something and
+   n times the least s is at most A.
 4. *Area-work.* The d of the layers of chiplet k add up to at most T, and each of their s is at most the area of k.
    Hence the sum of d s over the layers of k is at most T times its area, and over all layers at most T A.
-5. *Traffic.* All b together are at most T times the bandwidth of the interfaces that n chiplets use, and of the DRAM.
-6. *Energy.* All e together are at most E.
+5. *Traffic.* The sum of all b is at most B T, where B is the bandwidth of the interfaces that n chiplets use, or that
+   of the DRAM if less.
+6. *Energy.* The sum of all e is at most E.
 
 Every d >= 0 is at most the time between start and end of its layer in the fluid model, which only slows layers down.
-For prices x of one path of each network, v, y, z >= 0 on 2 to 5, the right sides times their prices are at least the
-left sides times theirs, and the left sides are sums over layers, each at least its smallest term over the mappings that
-have room (Lagrange's relaxation; any prices give a bound):
+Give 2 to 5 prices of 0 or more: x for one path of each network, then v, y and z. The priced right sides add up to at
+least the priced left sides. These are sums over layers, where each term is at least its minimum over the mappings that
+have room (Lagrangian relaxation; any prices give a bound):
 
     E + (sum of x + v n + y A + z B) T >= sum over layers of min over c of (e + x d [l on its path] + v d + y d s + z b)
 
-and the same without E and e, which bounds T alone. The bounds fall where A or T rise, since then a right side grows and
-a minimum is over more mappings; values at the upper end of a cell therefore hold in all of it.
+The same inequality without E and e bounds T alone. The bounds fall as A or T rises, since then a right side grows and
+the minima are over more mappings; a value at the upper end of a cell therefore holds in the whole cell.
 
 Axes: U unique layers, C mappings of a layer on all templates by rising room, L layers, W networks, X prices, J cells of
 area, K cells of latency. Cycles, pJ and um^2 inside, seconds, J and mm^2 outside. Host-side NumPy in double precision.
@@ -63,13 +64,13 @@ from mohamjax.schedule.setup import Setup
 from mohamjax.workload import ApplicationModel
 
 _CELLS = 128
-"""Cells along each axis, and the most mappings whose own breakpoints are added to them."""
+"""Cells along each axis, and the most breakpoints of mappings that are added to their edges."""
 
 _ROUNDING = 1e-9
-"""All costs are taken lower by this share, so that no rounding of an evaluation crosses a step of a bound."""
+"""All costs are lowered by this share, so that rounding in an evaluation cannot cross a step of a bound."""
 
 _PATH_PRICES, _SHARED_PRICES, _TRAFFIC_PRICES = 16, 10, 3
-"""Prices tried of paths, of the work and the area-work, and of the traffic; none of them beside these."""
+"""Number of prices tried for paths, for work and area-work each, and for traffic, besides the price 0."""
 
 
 # ---------------------------------------------------------------- what bounds are
@@ -77,7 +78,7 @@ _PATH_PRICES, _SHARED_PRICES, _TRAFFIC_PRICES = 16, 10, 3
 
 @dataclasses.dataclass(frozen=True)
 class Staircase:
-    """A falling step function: a design whose first objective is below `at[k + 1]` has a second of `least[k]` or more.
+    """A falling step function: designs whose first objective is below `at[k + 1]` have a second of at least `least[k]`.
 
     Attributes:
         at: `[K]` float, rising; no design is below the first.
@@ -88,28 +89,28 @@ class Staircase:
     least: np.ndarray
 
     def __call__(self, first: npt.ArrayLike) -> np.ndarray:
-        """Least second objective of designs with these first ones, inf where there are none."""
+        """Least second objective of designs with the given first one; inf where there are no such designs."""
         k = np.searchsorted(self.at, np.asarray(first, float), side="right") - 1
         return np.where(k < 0, np.inf, self.least[np.maximum(k, 0)])
 
     def inverse(self, second: npt.ArrayLike) -> np.ndarray:
-        """Least first objective of designs with these second ones, inf where there are none.
+        """Least first objective of designs with the given second one; inf where there are no such designs.
 
-        A design with second objective y is in no cell k with `least[k]` > y, and these are the first ones.
+        A design with second objective y is in no cell k with `least[k]` > y; as `least` falls, these cells come first.
         """
         k = np.searchsorted(-self.least, -np.asarray(second, float), side="left")
         return np.where(k == len(self.at), np.inf, self.at[np.minimum(k, len(self.at) - 1)])
 
     def to_list(self) -> list[list[float]]:
-        """Pairs of the steps, as files hold them."""
+        """The steps as pairs, for files."""
         return np.stack([self.at, self.least], axis=1).tolist()
 
     @classmethod
     def from_list(cls, pairs: Sequence[Sequence[float]]) -> Staircase:
-        """What `to_list` gave.
+        """The staircase that `to_list` wrote.
 
         Raises:
-            ValueError: it is no falling staircase of finite numbers of 0 or more.
+            ValueError: the pairs are no falling staircase of finite numbers of 0 or more.
         """
         try:
             rows = np.asarray(pairs, float)
@@ -133,7 +134,7 @@ _CURVES = {
 
 @dataclasses.dataclass(frozen=True)
 class FrontCurves:
-    """One curve for each pair of objectives; `Staircase.inverse` reads it the other way round.
+    """One curve for each pair of objectives; `Staircase.inverse` reads it in the other direction.
 
     Attributes:
         latency_of_area: least latency [s] of designs up to an area [mm^2].
@@ -146,7 +147,7 @@ class FrontCurves:
     energy_of_latency: Staircase
 
     def to_dict(self) -> dict[str, object]:
-        """What files hold: the names of both columns, and the steps."""
+        """For files: the names of both columns, and the steps, of each curve."""
         return {
             name: {"columns": list(columns), "steps": getattr(self, name).to_list()}
             for name, columns in _CURVES.items()
@@ -154,10 +155,10 @@ class FrontCurves:
 
     @classmethod
     def from_dict(cls, data: abc.Mapping[str, object]) -> FrontCurves:
-        """What `to_dict` gave.
+        """The curves that `to_dict` wrote.
 
         Raises:
-            ValueError: it is none, or of other columns.
+            ValueError: a curve is missing, is no staircase, or has other columns.
         """
         curves: dict[str, Staircase] = {}
         for name, columns in _CURVES.items():
@@ -173,8 +174,8 @@ class FrontBounds:
     """Least energy over area and latency, in cells that end where the next begins; the last ones have no end.
 
     A design of area below `area_mm2[j + 1]` and latency below `latency_s[k + 1]` has latency `least_latency_s[j]` or
-    more and energy `least_energy_J[j, k]` or more, inf where there is no such design. None has area or latency below
-    the first of theirs.
+    more and energy `least_energy_J[j, k]` or more, inf where there is no such design. No design has an area or latency
+    below the first cell.
 
     Attributes:
         area_mm2: `[J]` float, where cells begin, rising [mm^2].
@@ -199,7 +200,7 @@ class FrontBounds:
 
     @classmethod
     def reached(cls, objectives: npt.ArrayLike) -> FrontBounds:
-        """The surface that designs reach: the same of these designs alone, so that bounds and fronts compare.
+        """The surface that designs reach, in the same form as bounds, so that a front can be compared with them.
 
         Args:
             objectives: `[N, 3]` float, N >= 1: latency [s], energy [J], area [mm^2], finite.
@@ -219,7 +220,7 @@ class FrontBounds:
 
     @property
     def curves(self) -> FrontCurves:
-        """The bounds of each pair: the third objective is free where its last cell, which has no end, is taken."""
+        """The bounds of each pair of objectives; the third one is in its last cell, which has no upper end."""
         feasible = np.isfinite(self.least_energy_J[-1])
         return FrontCurves(
             latency_of_area=_staircase(self.area_mm2, self.least_latency_s),
@@ -228,13 +229,13 @@ class FrontBounds:
         )
 
     def hypervolume(self, ideal: npt.ArrayLike, reference: npt.ArrayLike) -> float:
-        """Upper bound of the hypervolume of every front, as the search measures it: in a box, on log axes.
+        """Upper bound of the hypervolume of every front, measured as in the search: in a box, on log axes.
 
         A point is dominated only if a design is at or below it in all three objectives. That design's area and latency
-        lie in the point's cell (j, k) or in one before it, so that its latency and energy, and with them the point's,
-        are `least_latency_s[j]` and `least_energy_J[j, k]` or more: the volume of all points with that is as much as a
-        front can dominate. Designs beyond the ideal point count as standing on its planes and dominate the same part
-        of the box.
+        lie in the point's cell (j, k) or in an earlier one, so its latency and energy, and hence the point's, are at
+        least `least_latency_s[j]` and `least_energy_J[j, k]`. The volume of all points that satisfy this is the most
+        that a front can dominate. Designs beyond the ideal point are moved onto its planes, where they dominate the
+        same part of the box.
 
         Args:
             ideal: `[3]` float, the box's lower corner: latency [s], energy [J], area [mm^2].
@@ -260,12 +261,12 @@ class FrontBounds:
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """How much of what could be there a front has at least.
+    """The share that a front reaches of the hypervolume that the bounds allow.
 
     Attributes:
-        curves: what no design is below.
+        curves: bounds that no design is below.
         hypervolume: share of the box that the front dominates, on log axes.
-        most: share of the box, on log axes, that no front dominates more than.
+        most: largest share of the box that any front can dominate, on log axes.
         ideal: lower corner of the box: latency [s], energy [J], area [mm^2].
         reference: its upper corner.
     """
@@ -282,7 +283,7 @@ class Certificate:
         return self.hypervolume / self.most if self.most > 0 else 1.0
 
     def out_of_reach(self, most: Sequence[float]) -> str | None:
-        """Why no design over the mappings stays within limits, for people; None where the bounds leave it open.
+        """A sentence on why no design over the mappings stays within limits; None where the bounds do not exclude it.
 
         Args:
             most: `[3]`, upper limits of latency [s], energy [J] and area [mm^2]; inf where there is none.
@@ -301,7 +302,7 @@ class Certificate:
         return None
 
     def to_dict(self) -> dict[str, object]:
-        """What `bounds.json` holds."""
+        """The contents of `bounds.json`."""
         return {
             "hypervolume": self.hypervolume,
             "hypervolume_bound": self.most,
@@ -312,17 +313,17 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, data: abc.Mapping[str, object]) -> Certificate:
-        """What `to_dict` gave.
+        """The certificate that `to_dict` wrote.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the data are no certificate.
         """
         box, curves = data.get("box"), data.get("curves")
         if not isinstance(box, abc.Mapping) or not isinstance(curves, abc.Mapping):
             raise ValueError("box or curves are missing")
 
         def numbers(count: int, *values: object) -> list[float]:
-            # NumPy knows no whole numbers beyond 64 bits.
+            # NumPy has no integers beyond 64 bits.
             found = [float(x) for x in values if isinstance(x, int | float) and abs(x) <= _LARGEST]
             if len(values) != count or len(found) != count:
                 raise ValueError("box or hypervolumes are no numbers")
@@ -348,7 +349,7 @@ def certify(
     """Compares a front with its bounds.
 
     Args:
-        bounds: of its tables.
+        bounds: bounds over the tables of the front.
         objectives: `[N, 3]` float, N >= 1 designs: latency [s], energy [J], area [mm^2].
         ideal: `[3]` float, lower corner of the box (`FrontBounds.hypervolume`).
         reference: `[3]` float, its upper corner.
@@ -364,7 +365,7 @@ def certify(
 
 
 def _staircase(at: np.ndarray, least: np.ndarray) -> Staircase:
-    """Without the steps of no height."""
+    """The staircase without steps of zero height."""
     kept = np.append(True, np.diff(least) < 0)
     return Staircase(at=at[kept], least=least[kept])
 
@@ -374,10 +375,10 @@ def _staircase(at: np.ndarray, least: np.ndarray) -> Staircase:
 
 @dataclasses.dataclass(frozen=True)
 class _Mappings:
-    """The mappings of each unique layer that no other undercuts in everything, by rising room.
+    """The mappings of each unique layer that no other mapping dominates in these five columns, by rising room.
 
     Attributes:
-        room: `[U, C]` float, least area of a package with it, inf in padding [um^2]; rising along C.
+        room: `[U, C]` float, least area of a package that runs the mapping [um^2]; rising along C, inf in padding.
         duration: `[U, C]` float, d [cycles].
         energy: `[U, C]` float, e [pJ].
         chip: `[U, C]` float, s [um^2].
@@ -391,33 +392,33 @@ class _Mappings:
     traffic: np.ndarray
 
     def last(self, room: np.ndarray) -> np.ndarray:
-        """`[U, J]` int, the last mapping with room below each of `[J]`; the others are those before it."""
+        """`[U, J]` int, the last mapping whose room is below each area `[J]`; earlier ones need less."""
         return np.stack([np.searchsorted(own, room, side="left") - 1 for own in self.room])
 
 
 def _least(value: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Smallest `[..., U, J]` of values `[..., U, C]` over the mappings up to `last` `[U, J]`."""
+    """Smallest of values `[..., U, C]` over the mappings up to `last` `[U, J]`: `[..., U, J]`."""
     return _at(np.minimum.accumulate(value, axis=-1), last)
 
 
 def _cheapest(value: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Where it is reached: `[U, J]` indices along C, of values `[U, C]`."""
+    """Indices along C, `[U, J]`, at which values `[U, C]` reach `_least`."""
     least = np.minimum.accumulate(value, axis=1)
     return _at(np.maximum.accumulate(np.where(value <= least, np.arange(value.shape[1]), 0), axis=1), last)
 
 
 def _at(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """`[..., U, C]` at `[U, J]`, `[..., U, J]`."""
+    """Values `[..., U, C]` at indices `[U, J]` along C: `[..., U, J]`."""
     return values[..., np.arange(len(index))[:, None], index]
 
 
 def _mappings(setup: Setup, tables: MappingTables, wires: Wires, hops: float) -> _Mappings:
-    """The mappings with their least costs, a rounding lower."""
+    """The mappings with their least costs, lowered by `_ROUNDING`."""
     package = setup.package
     energy, chip = least_costs(setup, tables, wires, hops)
     chip = chip + package.router_area + package.transceiver_area
     valid = valid_mappings(tables)
-    # The dearest layer that a template does not run, on the cheapest of the others.
+    # Least area of the most demanding layer that a template does not run, on any other template.
     cheapest = chip.min(axis=(1, 2))
     room = chip + np.where(valid.any(axis=2), 0.0, cheapest[:, None]).max(axis=0)[:, None]
     room = np.maximum(room, least_area(chip.min(axis=2), 0.0))
@@ -426,7 +427,7 @@ def _mappings(setup: Setup, tables: MappingTables, wires: Wires, hops: float) ->
     for u in range(len(chip)):
         rows = np.stack([column[u][valid[u]] for column in columns]) * (1 - _ROUNDING)
         rows = rows[:, np.lexsort(rows[::-1])]
-        # By rising room, so that of equal mappings the first stays; every bound would choose the one that undercuts.
+        # Sorted by rising room, so the first of equal mappings stays. No bound would choose a dominated mapping.
         undercuts = np.logical_and.reduce([row[:, None] <= row for row in rows])
         kept.append(rows[:, ~np.triu(undercuts, 1).any(axis=0)])
     most = max(rows.shape[1] for rows in kept)
@@ -437,13 +438,13 @@ def _mappings(setup: Setup, tables: MappingTables, wires: Wires, hops: float) ->
 
 @dataclasses.dataclass(frozen=True)
 class _Limits:
-    """What designs of each cell of area may have at most.
+    """Upper limits for the designs of each cell of area.
 
     Attributes:
         area: `[J]` float, where cells end [um^2]; the last one is inf.
         last: `[U, J]` int, the last mapping of each layer that has room.
-        chiplets: `[J]` float.
-        bandwidth: `[J]` float, of the interfaces that so many chiplets use, and of the DRAM [bytes per cycle].
+        chiplets: `[J]` float, number of chiplets.
+        bandwidth: `[J]` float, of the interfaces that as many chiplets use, or of the DRAM if less [bytes per cycle].
     """
 
     area: np.ndarray
@@ -464,7 +465,7 @@ def _limits(area: np.ndarray, mappings: _Mappings, package: PackageParameters, m
 
 
 class _Paths:
-    """Paths through the layers, a longest one of every network, for rows of durations."""
+    """Longest paths through the layers of an application, for rows of durations."""
 
     def __init__(self, application: ApplicationModel) -> None:
         self.unique = np.asarray(application.unique_of_layer)
@@ -474,7 +475,7 @@ class _Paths:
         self.copies = layer_copies(application)
 
     def until(self, duration: np.ndarray) -> np.ndarray:
-        """`[J, L]` longest path that ends with each layer, of durations `[J, L]`; layers are in topological order."""
+        """`[J, L]` longest path that ends with each layer, for durations `[J, L]`; layers are in topological order."""
         end = duration.copy()
         for i, before in enumerate(self.predecessors):
             if before:
@@ -482,16 +483,16 @@ class _Paths:
         return end
 
     def others(self, duration: np.ndarray) -> np.ndarray:
-        """`[J, L]` longest path through each layer without the layer itself, of durations `[J, U]`."""
+        """`[J, L]` longest path through each layer without the layer itself, for durations `[J, U]`."""
         duration = duration[:, self.unique]
-        after = np.zeros_like(duration)  # longest path behind each layer
+        after = np.zeros_like(duration)  # longest path after each layer
         for i in reversed(range(len(self.predecessors))):
             for p in self.predecessors[i]:
                 after[:, p] = np.maximum(after[:, p], after[:, i] + duration[:, i])
         return self.until(duration) - duration + after
 
     def longest(self, duration: np.ndarray) -> np.ndarray:
-        """`[J, W, U]` float, layers of each kind on a longest path of each network, of durations `[J, U]`."""
+        """`[J, W, U]` float, number of each unique layer on a longest path of each network, for durations `[J, U]`."""
         rows = np.arange(len(duration))
         end = self.until(duration[:, self.unique])
         on = np.zeros(end.shape, bool)
@@ -516,7 +517,7 @@ def _spread(low: float, high: float, count: int) -> np.ndarray:
 
 
 def _slopes(cost: np.ndarray, mappings: _Mappings, count: int) -> np.ndarray:
-    """Up to `count` prices of a cost `[U, C]` at which mappings trade it for energy, spread over all hulls."""
+    """Up to `count` prices of a cost `[U, C]` at which mappings trade it for energy: quantiles over all lower hulls."""
     found = []
     for own, energy, room in zip(cost, mappings.energy, mappings.room, strict=True):
         exists = np.isfinite(room)
@@ -535,10 +536,10 @@ def _slopes(cost: np.ndarray, mappings: _Mappings, count: int) -> np.ndarray:
 
 
 def _least_latency(mappings: _Mappings, limits: _Limits, paths: _Paths, on_path: np.ndarray) -> np.ndarray:
-    """`[J]` least latency [cycles] of designs in each cell of area or before it: Lagrange's relaxation without energy.
+    """`[J]` least latency [cycles] up to the end of each cell of area, by Lagrangian relaxation without energy.
 
-    A path costs 1 or 0. With the other prices given, the best choice of the networks whose paths cost 1 is those of
-    the largest gains: of any number of them these have the largest sum.
+    The price of a path is 1 or 0. For given other prices, and for any number of networks whose paths have price 1, the
+    best choice is the networks with the largest gains.
     """
     duration, chip, traffic = mappings.duration, mappings.chip, mappings.traffic
     fastest = _least(duration, limits.last)
@@ -547,7 +548,7 @@ def _least_latency(mappings: _Mappings, limits: _Limits, paths: _Paths, on_path:
     works = _spread(0.1 / limits.chiplets.max(), 10.0, _SHARED_PRICES)
     areas = _spread(0.03 / ends[-1], 30 / ends[0], 3 * _SHARED_PRICES) if len(ends) else np.zeros(0)
     moves = _spread(0.1, 10.0, 2 * _TRAFFIC_PRICES + 1) / limits.bandwidth.max()
-    moves = moves[moves > 0]  # unlimited traffic has no price
+    moves = moves[moves > 0]  # unlimited bandwidth has no price
     shared = [(v, 0.0, 0.0) for v in works] + [(0.0, y, 0.0) for y in areas] + [(0.0, 0.0, z) for z in moves]
     shared += [(v, 0.0, z) for v in works[::3] for z in moves[::2]] + [(0.0, y, z) for y in areas for z in moves[::2]]
     for v, y, z in shared:
@@ -561,12 +562,12 @@ def _least_latency(mappings: _Mappings, limits: _Limits, paths: _Paths, on_path:
 
 
 def _priced(limits: _Limits, v: float, y: float, z: float) -> np.ndarray:
-    """`[J]` right sides of work, area-work and traffic per cycle; an unlimited area has none but at the price 0."""
+    """`[J]` priced right sides of work, area-work and traffic per cycle; an unlimited area may only have price 0."""
     return v * limits.chiplets + (y * limits.area if y else 0.0) + (z * limits.bandwidth if z else 0.0)
 
 
 def _shared_prices(mappings: _Mappings) -> Iterator[tuple[float, float, float]]:
-    """Prices of work [pJ/cycle], area-work [pJ/(cycle um^2)] and traffic [pJ/byte] to try beside energy."""
+    """Prices of work [pJ/cycle], area-work [pJ/(cycle um^2)] and traffic [pJ/byte] to try with the energy."""
     work = _slopes(mappings.duration, mappings, _SHARED_PRICES)
     area = _slopes(mappings.duration * mappings.chip, mappings, _SHARED_PRICES)
     traffic = _slopes(mappings.traffic, mappings, _TRAFFIC_PRICES)
@@ -579,9 +580,9 @@ def _shared_prices(mappings: _Mappings) -> Iterator[tuple[float, float, float]]:
 def _relaxed_energy(
     mappings: _Mappings, limits: _Limits, paths: _Paths, on_paths: Sequence[np.ndarray], latency: np.ndarray
 ) -> np.ndarray:
-    """`[J, K]` least energy [pJ] by Lagrange's relaxation, for each cell's end of area and of latency `[K]` [cycles].
+    """`[J, K]` least energy [pJ] by Lagrangian relaxation, at the ends of the cells of area and latency `[K]` [cycles].
 
-    With the shared prices given, the networks' paths are priced each for itself, so that each takes its best price.
+    For given shared prices the terms of the networks' paths are independent, so each path takes its own best price.
     """
     own = np.append(0.0, _slopes(mappings.duration, mappings, _PATH_PRICES))
     best = np.repeat((paths.copies @ _least(mappings.energy, limits.last))[:, None], len(latency), axis=1)
@@ -605,12 +606,12 @@ def _relaxed_energy(
 def _fitting_energy(
     mappings: _Mappings, limits: _Limits, paths: _Paths, fastest: np.ndarray, latency: np.ndarray
 ) -> np.ndarray:
-    """`[J, K]` least energy [pJ]: every layer by the most frugal mapping that has room and time (1 and 2 above).
+    """`[J, K]` least energy [pJ] if every layer takes the most frugal mapping with room and time (1 and 2 above).
 
     Args:
         mappings: the mappings.
-        limits: of the cells of area.
-        paths: of the application.
+        limits: limits of the cells of area.
+        paths: paths of the application.
         fastest: `[U, J]` least durations [cycles].
         latency: `[K]`, where cells of latency end [cycles].
     """
@@ -621,7 +622,7 @@ def _fitting_energy(
         order = np.argsort(mappings.duration[u], kind="stable")
         energy = np.where(mappings.room[u, order] < limits.area[:, None], mappings.energy[u, order], np.inf)
         least = np.hstack([np.full((len(energy), 1), np.inf), np.minimum.accumulate(energy, axis=1)])
-        # Copies with the same layers around them count together.
+        # Copies with equal longest paths around them are counted together.
         around, copies = np.unique(others[:, paths.unique == u], axis=1, return_counts=True)
         for wait, number in zip(around.T, copies, strict=True):
             index = np.searchsorted(mappings.duration[u, order], latency - wait[:, None], side="left")
@@ -630,9 +631,9 @@ def _fitting_energy(
 
 
 def cell_edges(own: np.ndarray, low: float, high: float, cells: int) -> np.ndarray:
-    """Where cells begin: spread evenly on a log axis, and at the breakpoints themselves where these are few."""
+    """Where cells begin, `[K]` rising: evenly on a log axis, and also at the breakpoints `own` if these are few."""
     own = np.unique(own[(own > low) & (own < high)])
-    start = low if low > 0 else 1e-9 * high  # an axis of logarithms has no 0
+    start = low if low > 0 else 1e-9 * high  # a log axis has no 0
     spread = _spread(start, high, cells)[low <= 0 :] if start > 0 else np.zeros(0)
     spread = np.append(low, spread[low > 0 :])
     return np.unique(np.concatenate([spread, own if len(own) <= cells else own[:0]]))
@@ -645,8 +646,8 @@ def front_bounds(
 
     Args:
         setup: networks and hardware.
-        tables: Pareto tables `[U, T, M, ...]`; double precision for bounds that double precision keeps.
-        wires: those of their mappings.
+        tables: Pareto tables `[U, T, M, ...]`; in double precision for bounds that hold in double precision.
+        wires: wires of their mappings.
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
         cells: cells along area and latency, at least 2; up to as many again where the tables have few breakpoints.
     """
@@ -688,5 +689,5 @@ def front_bounds(
 
 
 def _falling(values: np.ndarray, axis: int) -> np.ndarray:
-    """What holds for later cells holds for earlier ones, whose designs are among theirs."""
+    """Bounds of later cells hold for earlier ones too, since they cover the designs of these."""
     return np.flip(np.maximum.accumulate(np.flip(values, axis), axis=axis), axis)

@@ -1,9 +1,9 @@
-"""Frames in flight as a search measures them: as many as the package takes, one after the other without a pause.
+"""Frames in flight as a search measures them: they follow one another without a pause, as fast as the package can.
 
-All frames of some periods are there from the start. A chiplet runs them by turns, in the order in which rates would
-release them, and those of one turn in the order of the design, so that frames overlap. What is measured is the time
-from the end of one period to that of the next: the shortest period that the package keeps up with. Everything else is
-the fluid model; `schedule.periods` runs designs at the rates that users ask for.
+All frames of several periods are available from the start. A chiplet runs them turn by turn, in the order in which
+their rates would release them, and those of one turn in the order of the design, so that frames overlap. The time from
+the end of one period to the end of the next is measured: the shortest period that the package can sustain. Everything
+else is the fluid model; `schedule.periods` runs designs at the rates that users ask for.
 
 Axes: J jobs (padded), layers of frames; W words of 32 bits; K periods; S tiles.
 """
@@ -22,8 +22,8 @@ class FrameJobs:
 
     Attributes:
         layer: `[J]` int32, layer of each job; 0 where padded.
-        turn: `[J]` int32, jobs of an earlier turn run first; where padded larger than all.
-        period: `[J]` int32, period that the job belongs to; -1 where padded, and of networks that run once.
+        turn: `[J]` int32, jobs of an earlier turn run first; padded jobs have the latest turn.
+        period: `[J]` int32, period that the job belongs to; -1 for padded jobs and for networks that run once.
         mask: `[J]` bool, the job exists.
         predecessor_bits: `[J, W]` uint32, bit set of each job's predecessors.
         periods: `[K]` int32, 0 to K - 1; K is 2 or more.
@@ -39,10 +39,10 @@ class FrameJobs:
 
 @record
 class SteadyState:
-    """What a package does with frames that follow one another without a pause; infinite where they cannot run.
+    """Steady state of a package whose frames follow one another without a pause; infinite where they cannot run.
 
     Attributes:
-        period: `[]` float, s from the end of one period to that of the next, mean over the second half of them.
+        period: `[]` float, s from the end of one period to that of the next, mean over the second half of the periods.
         idle: `[]` float, share of that time in which a chiplet runs no layer, mean over the chiplets.
     """
 
@@ -51,7 +51,7 @@ class SteadyState:
 
 
 def job_order(order: jax.Array, jobs: FrameJobs) -> jax.Array:
-    """Jobs by turn, then in the design's order: `[J]` int32 of its order `[L]`."""
+    """Order of the jobs by turn, then by the design's order `[L]`: `[J]` int32."""
     layers = order.shape[0]
     place = jnp.zeros(layers, jnp.int32).at[order].set(jnp.arange(layers, dtype=jnp.int32))
     return jnp.argsort(jobs.turn * layers + place[jobs.layer]).astype(jnp.int32)
@@ -62,15 +62,15 @@ def steady_state(
 ) -> SteadyState:
     """The steady state of a timeline of frames.
 
-    A period has ended when all its frames and those before it have. The work of a period counts, whenever it is done:
-    at both ends of a finite timeline, chiplets run ahead of the others or wait for them.
+    A period has ended when all its frames and all earlier ones have. The work of a period counts whenever it is done,
+    since at both ends of a finite timeline some chiplets run ahead of others or wait for them.
 
     Args:
-        start: `[J]` float, s.
-        end: `[J]` float, s.
-        jobs: whose.
+        start: `[J]` float, start of each job [s].
+        end: `[J]` float, end of each job [s].
+        jobs: the jobs of the timeline.
         chiplets: `[]` number of chiplets.
-        runs: `[]` bool, the timeline ends.
+        runs: `[]` bool, whether the timeline ends.
     """
     count = jobs.periods.shape[0]
     half = (count - 1) // 2

@@ -1,8 +1,8 @@
-"""What designs may be searched for: latency, energy, area, and what the users of the networks get.
+"""Measures that a search may minimise: latency, energy, area, and the service that users of the networks get.
 
-Every measure is minimised. Crowding and hypervolume need a logarithm, so a measure that may be zero or less has an
-offset there: the longest deadline for the worst lateness, 1 for counts and shares. It moves no design past another. Of
-networks with one common deadline, lateness plus the longest deadline is their latency.
+Every measure is minimised. Crowding distance and hypervolume are taken on log axes, so a measure that may be zero or
+less gets an offset there: the longest deadline for the worst lateness, 1 for counts and shares. It does not change the
+order of designs. If all networks have the same deadline, lateness plus that deadline is the latency.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ Array = jax.Array | np.ndarray
 
 @dataclasses.dataclass(frozen=True)
 class Extremes:
-    """What all layers of each network take at best and at worst: the box of a hypervolume follows from it.
+    """Best and worst cases of the networks, from which the box of a hypervolume follows.
 
     Axes: n networks.
 
     Attributes:
-        least: `[n]` float, s of all its layers on their fastest mappings, spread over all chiplets.
-        most: `[n]` float, s of all its layers on their slowest mappings, one after the other.
-        longest: s of all layers of all networks, one after the other.
+        least: `[n]` float, s that all its layers take on their fastest mappings, spread over all chiplets.
+        most: `[n]` float, s that all its layers take on their slowest mappings, one after the other.
+        longest: s that all layers of all networks take at worst, one after the other.
         energy: J at best and at worst.
         area: mm^2 at best and at worst.
         deadline: `[n]` float, s; inf where there is none.
         weight: `[n]` float.
         frames: `[n]` float, frames in a period of the slowest network; 0 for those that run once.
         all_frames: `[n]` float, frames in all periods that are scheduled.
-        measured: periods that are measured.
+        measured: number of periods that are measured.
     """
 
     least: np.ndarray
@@ -64,22 +64,23 @@ class Extremes:
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """A number that is minimised: all that a search, its files and its figures know of it.
+    """A number that a search minimises, with all that the search, its files and its figures need to know of it.
 
     Attributes:
-        name: as users write it.
-        column: in `front.csv`, with its unit.
-        label: in figures.
+        name: name that users write.
+        column: name of its column in `front.csv`, with its unit.
+        label: label in figures.
         unit: empty for counts and shares.
-        role: what the design of a front is called that has the least of it.
-        value: `[...]` of a report with leading axes `[...]`, pure and traceable: called with the report, the network of
-            the measure, the network of each layer `[L]`, and `jax.numpy` or `numpy`.
-        extent: the least that any design can have, and the most that is worth looking at: called with `Extremes` and
-            the network of the measure.
-        offset: what is added before a logarithm is taken, of an application; 0 where the measure is above zero.
-        asks: what the networks lack for it, None where nothing: a complaint and its remedy.
-        log: above zero, so that it has a logarithm without an offset.
-        frames: it is of several frames in flight.
+        role: what the design with the least value on a front is called.
+        value: function that gives `[...]` for a report with leading axes `[...]`, pure and traceable: called with the
+            report, the network of the measure, the network of each layer `[L]`, and `jax.numpy` or `numpy`.
+        extent: function that gives the least value that any design can have, and the largest worth looking at: called
+            with `Extremes` and the network of the measure.
+        offset: function of an application that gives what is added before a logarithm is taken; 0 for measures above 0.
+        asks: function of an application that gives an error and its remedy where the networks lack what the measure
+            needs, else None.
+        log: whether it is above zero, so that it has a logarithm without an offset.
+        frames: whether it is measured with several frames in flight.
     """
 
     name: str
@@ -96,12 +97,12 @@ class Measure:
 
     @property
     def key(self) -> str:
-        """For names of files."""
+        """The role in a form for file names."""
         return re.sub(r"\W+", "_", {"most frugal": "frugal"}.get(self.role, self.role))
 
 
 def _latest_deadline(application: ApplicationModel) -> float:
-    """s; 0 where no network has a deadline."""
+    """The longest deadline [s]; 0 where no network has one."""
     return max((n.deadline_s for n in application.networks if math.isfinite(n.deadline_s)), default=0.0)
 
 
@@ -189,7 +190,7 @@ MEASURES = {
         Measure(
             "period", "period_s", "period", "s", "highest throughput",
             value=lambda report, *_: _in_flight(report).period,
-            # A period measured over some of the periods is at worst all work, shared among these.
+            # At worst, all the work is done one layer after the other within the measured periods.
             extent=lambda extremes, _: (
                 float(extremes.frames @ extremes.least), float(extremes.all_frames @ extremes.most / extremes.measured)
             ),
@@ -205,17 +206,17 @@ MEASURES = {
         ),
     )
 }  # fmt: skip
-"""By name; beside them `latency:NETWORK` is the latency of one network. A measure of your own is one entry more."""
+"""All by name, except `latency:NETWORK`, the latency of one network. To add a measure, add an entry."""
 
 DEFAULT = ("latency", "energy", "area")
-"""What a search minimises unless it is told otherwise; the objectives of every report, in this order."""
+"""What a search minimises by default: the objectives of every report, in this order."""
 
 
 def measure_named(name: str) -> Measure:
-    """The measure of a name; the network of `latency:NETWORK` may be any, and so may the name of `own:NAME[UNIT]`.
+    """The measure with this name; NETWORK in `latency:NETWORK` and NAME in `own:NAME[UNIT]` may be anything.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such measure.
     """
     if name.startswith(OWN) and (parts := parts_of(name)):
         return _own(name, *parts)
@@ -230,7 +231,7 @@ def measure_named(name: str) -> Measure:
 
 
 def _own(full: str, name: str, unit: str) -> Measure:
-    """The measure of an objective of a user's own; without its function where there is only its text."""
+    """The measure of a user-defined objective; its function is unknown where `full` is a plain string."""
     known = full if isinstance(full, Objective) else None
 
     def asked() -> Objective:
@@ -252,15 +253,15 @@ _ARGUMENT = "objectives"
 
 
 def check_measures(names: Sequence[str], application: ApplicationModel) -> tuple[Measure, ...]:
-    """The measures of an application that a search shall minimise.
+    """The measures that a search is to minimise, checked against the application.
 
     Args:
-        names: of `MEASURES`, or `latency:NETWORK`.
+        names: names in `MEASURES`, `latency:NETWORK`, or user-defined objectives.
         application: the networks.
 
     Raises:
-        InputError: a name is not known or comes twice, there are not two or three, or the networks do not ask for what
-            is measured.
+        InputError: a name is unknown, taken or given twice, there are not two or three of them, or the networks lack
+            what a measure needs.
     """
     found = tuple(measure_named(name) for name in names)
     if not 2 <= len(found) <= 3:
@@ -287,28 +288,28 @@ def check_measures(names: Sequence[str], application: ApplicationModel) -> tuple
 
 
 Kind = str | Objective
-"""A name without that of a network; or an objective of a user's own, which is told apart by its function."""
+"""A name without its network, or a user-defined objective, which also differs from others by its function."""
 
 
 def kinds_of(names: Sequence[str]) -> tuple[Kind, ...]:
-    """Names without those of networks: what a program depends on."""
+    """The names without their networks: the part that a compiled program depends on."""
     return tuple(_OF_A_NETWORK if name.startswith(_OF_A_NETWORK) else name for name in names)
 
 
 def owners(names: Sequence[str], application: ApplicationModel) -> np.ndarray:
-    """`[M]` int32, network of each measure of one network, -1 of the others."""
+    """`[M]` int32, index of the network that each measure is of; -1 for measures of all networks."""
     known = [network.name for network in application.networks]
     inner = [name.removeprefix(_OF_A_NETWORK) if name.startswith(_OF_A_NETWORK) else "" for name in names]
     return np.asarray([known.index(n) if n else -1 for n in inner], np.int32)
 
 
 def of_frames(names: Sequence[str]) -> bool:
-    """Whether some measure is of several frames in flight."""
+    """Whether any of the measures needs several frames in flight."""
     return any(measure_named(name).frames for name in names)
 
 
 def offsets(names: Sequence[str], application: ApplicationModel) -> np.ndarray:
-    """`[M]` float64, what is added to each measure before its logarithm is taken; 0 for those above zero."""
+    """`[M]` float64, what is added to each measure before its logarithm is taken; 0 for measures above zero."""
     return np.asarray([measure_named(name).offset(application) for name in names])
 
 
@@ -322,14 +323,14 @@ def measured(
     """The measures of a report, or of many; pure and traceable.
 
     Args:
-        report: leading axes `[...]`; with `tenants` and `in_flight` where they are measured.
-        kinds: of `kinds_of`.
-        network: `[M]` int, network of each measure, of `owners`.
+        report: leading axes `[...]`; with `tenants` and `in_flight` where the measures need them.
+        kinds: from `kinds_of`.
+        network: `[M]` int, network of each measure, from `owners`.
         owner: `[L]` int, network of each layer, -1 where padded.
         xp: `jax.numpy`, or `numpy` for reports on the host.
 
     Returns:
-        `[..., M]` float, an array of `xp`; all but latency, energy and area infinite where the schedule cannot run.
+        `[..., M]` float, an array of `xp`; all but latency, energy and area are infinite where the schedule cannot run.
     """
     objectives = report.objectives
     if tuple(kinds) == DEFAULT:
@@ -348,7 +349,7 @@ def box_share(values: np.ndarray, ideal: npt.ArrayLike, reference: npt.ArrayLike
     """Share of a box that a front dominates, on log axes, in double precision on the host.
 
     Args:
-        values: `[N, M]` float above zero: measures with their offsets.
+        values: `[N, M]` float above zero: measures with their offsets added.
         ideal: `[M]` float above zero, lower corner of the box.
         reference: `[M]` float above zero, its upper corner.
     """
@@ -359,7 +360,7 @@ def box_share(values: np.ndarray, ideal: npt.ArrayLike, reference: npt.ArrayLike
 def box_subset(
     values: np.ndarray, ideal: npt.ArrayLike, reference: npt.ArrayLike, most: int, keep: Collection[int]
 ) -> np.ndarray:
-    """Rows of a front, at most so many and some in any case, that hold nearly all of its `box_share`; rising.
+    """Rows of a front that hold nearly all of its `box_share`, rising: at most `most`, all of `keep` among them.
 
     See `emo.volume_subset`.
     """
@@ -368,7 +369,7 @@ def box_subset(
 
 
 def _in_box(values: np.ndarray, ideal: npt.ArrayLike, reference: npt.ArrayLike) -> np.ndarray:
-    """Values on log axes on which the ideal point is 0 and the reference point 1; nothing is below 0."""
+    """Values on log axes, scaled so that the ideal point is 0 and the reference point 1, and not below 0."""
     low, high = np.log(np.asarray(ideal, float)), np.log(np.asarray(reference, float))
     return np.maximum((np.log(values) - low) / (high - low), 0.0)
 

@@ -1,8 +1,8 @@
-"""Objectives and limits of a user's own: functions of a design's report, to be minimised or kept below a bound.
+"""User-defined objectives and limits: functions of a design's report, to be minimised or kept below a bound.
 
-Both are texts with a function, so that they stand wherever the name of a measure stands: in settings, in a front, in
-files. A file or another process has the text alone, which says name and unit: reports, figures and tables of results
-need no more. Whoever needs the function there is told that it is not known.
+Both are strings that carry a function, so that they can be used wherever the name of a measure can: in settings, in a
+front, in files. A file or another process has the string alone, which gives name and unit: reports, figures and tables
+of results need no more. If the function is needed there, an error says that it is not known.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from mohamjax.schedule.design import DesignReport
 
 OWN = "own:"
-"""How the names of such objectives begin."""
+"""Prefix of the names of such objectives."""
 
 ReportFunction = Callable[["DesignReport"], jax.Array]
-"""A number of one design: a float of shape `()`, traceable by JAX."""
+"""Returns a number for one design: a float of shape `()`; traceable by JAX."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 _FULL = re.compile(rf"{OWN}({_NAME.pattern})(?:\[(.+)\])?")
 
 
 class _Told(str):
-    """A text with a function; equal to another one where both are, and to a plain text that says the same."""
+    """A string that carries a function; equal to another if both parts are, and to a plain string of the same text."""
 
     function: ReportFunction
     unit: str
@@ -58,7 +58,7 @@ class _Told(str):
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Functions of a user's own seldom come through to another process: there it is the text alone."""
+        """A user's functions can seldom be pickled, so another process gets the string alone."""
         return str, (str(self),)
 
 
@@ -90,9 +90,9 @@ class Objective(_Told):
         name: for files and figures: a letter, then letters, digits, `_` and `-`.
         value: a function of one design's `DesignReport` that gives a float of shape `()`; JAX traces it.
         extent: the least that any design can have and the most that is worth looking at, in the objective's unit, both
-            above 0 with `offset`. They span the box in which the hypervolume is measured; what lies beyond the most
-            counts nothing. They need not be exact, but ends that are orders of magnitude from all designs leave all
-            hypervolumes alike (docs/extending.md says how to choose them).
+            above 0 with `offset` added. They span the box in which the hypervolume is measured; designs beyond the most
+            count nothing. They need not be exact, but with ends that are orders of magnitude from all designs, all
+            hypervolumes look alike (docs/extending.md says how to choose them).
         unit: for files and figures, such as `J s`; empty for counts and shares.
         offset: what is added before a logarithm is taken; needed where a value may be zero or less.
 
@@ -138,7 +138,7 @@ class Limit(_Told):
     """A limit of your own for `mj.search(problem, limits=(...))`: kept like the limits of the requirements.
 
     Args:
-        name: for complaints and `config.yaml`: a letter, then letters, digits, `_` and `-`.
+        name: for error messages and `config.yaml`: a letter, then letters, digits, `_` and `-`.
         value: a function of one design's `DesignReport` that gives a float of shape `()`; JAX traces it.
         most: the value that no design may exceed, above 0.
         unit: for `config.yaml`.
@@ -167,7 +167,7 @@ class Limit(_Told):
 
 
 def parts_of(full: str) -> tuple[str, str] | None:
-    """Name and unit of an objective of a user's own; None for other names."""
+    """Name and unit of a user-defined objective; None for other names."""
     found = _FULL.fullmatch(full)
     return None if found is None else (found[1], found[2] or "")
 
@@ -180,10 +180,9 @@ def _on_host(function: ReportFunction, axes: int) -> Callable[[DesignReport], ja
 
 
 def value_of(own: _Told, report: DesignReport, xp: ModuleType = jnp) -> jax.Array:
-    """`[...]` float of a report with leading axes `[...]`; NumPy in double precision with `xp` NumPy.
+    """Value of an objective or limit, `[...]` float, for a report with leading axes `[...]`.
 
-    Raises:
-        InputError: the function gives no float of shape `()`.
+    If `xp` is NumPy, it is computed in double precision and returned as a NumPy array.
     """
     axes = np.ndim(report.objectives) - 1
     if xp is np:
@@ -196,7 +195,7 @@ def value_of(own: _Told, report: DesignReport, xp: ModuleType = jnp) -> jax.Arra
 
 
 def excess_over(limits: tuple[Limit, ...], report: DesignReport, tolerance: float) -> jax.Array:
-    """`[]` float, by how much one design exceeds limits: the sum of the logarithms of the factors; NaN exceeds all."""
+    """`[]` float, by how much one design exceeds limits: sum of the logarithms of the factors, inf if one is NaN."""
     total = jnp.zeros((), report.objectives.dtype)
     for limit in limits:
         value = value_of(limit, report).astype(total.dtype)
@@ -207,12 +206,12 @@ def excess_over(limits: tuple[Limit, ...], report: DesignReport, tolerance: floa
 
 
 def check_functions(told: tuple[_Told, ...], report: DesignReport, argument: str) -> None:
-    """Complains about functions that do not give one float of one design.
+    """Checks that functions return one float for one design.
 
     Args:
         told: objectives or limits.
         report: shapes and dtypes of one design's report (`jax.eval_shape`).
-        argument: what they were given as, for the complaint.
+        argument: the argument that they were given as, for the error message.
 
     Raises:
         InputError: names the objective or limit, and what its function does.

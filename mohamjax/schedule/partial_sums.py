@@ -1,8 +1,8 @@
-"""Partial sums that loop nests write to the off-chip memory and read back: how much of the traffic they are.
+"""Partial sums that loop nests write to the off-chip memory and read back, and their share of the traffic.
 
-An off-chip memory adds nothing in place. A loop nest that comes back to an output after it has left the chip reads the
-sum so far, which it wrote before: every output word that is read from the off-chip level was written there once for
-that, so that partial sums are twice the output words that are read.
+An off-chip memory cannot add in place. A loop nest that returns to an output after the output has left the chip reads
+back the partial sum that it wrote there. Every output word that is read from the off-chip level was thus written there
+once before, so the traffic of partial sums is twice the output words that are read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mohamjax.text import amount, plural
 class PartialSums(TypedDict):
     """Partial sums that pass off-chip in one design.
 
-    `bytes` are written and read back, out of `offchip_bytes`, in so many `layers` of `of_layers`; `word_bits` are the
-    widths of off-chip words at which they are counted; `told` is all of it as a sentence, with the remedies.
+    `bytes` of the `offchip_bytes` are partial sums, in `layers` of the `of_layers` layers; `word_bits` are the widths
+    of the off-chip words in which they are counted; `told` states all of this in a sentence, with the remedies.
     """
 
     bytes: float
@@ -59,9 +59,9 @@ def partial_sums(spilled: np.ndarray, traffic: np.ndarray, templates: Sequence[T
     """The partial sums of a design as data and as a sentence; None where there are none.
 
     Args:
-        spilled: `[n]` float, of `partial_sum_bytes`.
+        spilled: `[n]` float, from `partial_sum_bytes`.
         traffic: `[n]` float, off-chip bytes of each layer.
-        templates: of the chiplet of each layer, n.
+        templates: template of the chiplet of each of the n layers.
     """
     spills = spilled > 0
     if not spills.any():
@@ -87,7 +87,7 @@ def partial_sums(spilled: np.ndarray, traffic: np.ndarray, templates: Sequence[T
 
 
 def told_briefly(spilled: float, traffic: float, layers: int, of_layers: int) -> str:
-    """How much of the off-chip traffic [bytes] is partial sums, and in how many layers, without what helps."""
+    """How much of the off-chip traffic [bytes] is partial sums, and in how many layers, without remedies."""
     return (
         f"{amount(spilled / 1e6)} MB of the {amount(traffic / 1e6)} MB that pass off-chip are partial sums, in "
         f"{layers:,} of {plural(of_layers, 'layer')}"

@@ -1,9 +1,9 @@
-"""Several frames in flight: a design under networks that come again and again, each at its own rate.
+"""Several frames in flight: a design whose networks run periodically, each at its own rate.
 
-Frame k of a network is released k periods after the start; a network without a rate runs once. A chiplet runs what it
-is given by release, frames of one release in the order of the design: as in a single frame it waits for the next in
-this order. Everything else is the fluid model, of which a clock is part: an accelerator of its own, without traffic,
-whose jobs last from one release to the next and precede the first layers of the frames that they release.
+Frame k of a network is released k periods after the start; a network without a rate runs once. A chiplet runs its
+layers by release, those of one release in the order of the design: as in a single frame, it waits for the next one in
+this order. Everything else is the fluid model. It includes a clock: an accelerator of its own, without traffic, whose
+jobs last from one release to the next and precede the first layers of the frames that they release.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from mohamjax.workload import ApplicationModel
 
 _LONGEST_S = 1e9
 
-_MOST_JOBS = 4096  # rates between all events of all jobs are a square
+_MOST_JOBS = 4096  # `flow` takes memory by the square of the number of jobs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Frames:
-    """Frames of networks within a time, F of them, by release, then by network.
+    """F frames of networks, sorted by release, then by network.
 
     Attributes:
-        network: `[F]` int, whose.
-        number: `[F]` int, which of the network's, from 0.
-        release: `[F]` float64, s.
+        network: `[F]` int, network of each frame.
+        number: `[F]` int, number of the frame among those of its network, from 0.
+        release: `[F]` float64, time of release [s].
     """
 
     network: np.ndarray
@@ -52,20 +52,20 @@ class PeriodicSchedule:
     """A design over several periods.
 
     Attributes:
-        frames: what was released when.
+        frames: the frames that were released.
         layer: `[J]` int, layer of every job; jobs are layers of frames.
         frame: `[J]` int, frame of every job.
         start: `[J]` float64, s.
         end: `[J]` float64, s.
         latency: `[F]` float64, s from the release of every frame until its last layer has ended.
-        throughput: per network frames per second that end in the steady state, the second half of its frames; nan for
-            networks of fewer than three frames.
-        worst_lateness: s, the largest latency less deadline; -inf where no network has a deadline.
+        throughput: per network, frames per second that end in the steady state (the second half of its frames); nan
+            for networks with fewer than three frames.
+        worst_lateness: s, the largest latency minus deadline; -inf where no network has a deadline.
         missed: number of frames that end after their deadline.
-        busy: `[S]` float64, share of the steady state, the second half of the time of releases, in which each tile's
+        busy: `[S]` float64, share of the steady state (the second half of the time of releases) in which each tile's
             chiplet runs a layer.
-        used: name of each shared resource to the share of its bandwidth that is used then; unlimited ones and those
-            that no chiplet uses are left out.
+        used: by name, the share of each shared resource's bandwidth that is used in the steady state, without unlimited
+            resources and those that no chiplet uses.
     """
 
     frames: Frames
@@ -82,7 +82,7 @@ class PeriodicSchedule:
 
 
 def frames_of(application: ApplicationModel, periods: int) -> Frames:
-    """What is released during so many periods of the slowest network.
+    """The frames that are released during a number of periods of the slowest network.
 
     Args:
         application: networks.
@@ -100,13 +100,13 @@ def frames_of(application: ApplicationModel, periods: int) -> Frames:
 
 
 def _frames(rates: list[float], periods: int) -> Frames:
-    """Frames of networks of these rates, some of them above zero."""
+    """Frames of networks with these rates, at least one of them above zero."""
     if periods < 1:
         raise InputError(f"is {periods}", item="periods", remedy="take at least 1")
     if periods > _MOST_JOBS:
         raise _too_many(f"over 1e{len(str(periods)) - 1} frames")
     slowest = min(rate for rate in rates if rate)
-    # A release at the very end, but for rounding, belongs to the next period.
+    # A release at the very end, up to rounding, belongs to the next period.
     wanted = [periods * (rate / slowest) * (1 - 1e-12) if rate else 1.0 for rate in rates]
     if sum(wanted) > _MOST_JOBS:
         raise _too_many(f"{sum(wanted):.3g} frames")
@@ -122,15 +122,15 @@ def _frames(rates: list[float], periods: int) -> Frames:
 
 
 def rates_of(application: ApplicationModel) -> list[float]:
-    """Frames per second of the networks; where none says any, one of each."""
+    """Frames per second of the networks; 1 for each if no network has a rate."""
     rates = [network.frames_per_second for network in application.networks]
     return rates if any(rates) else [1.0] * len(rates)
 
 
 def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
-    """The layers of all frames of so many periods of the slowest network, NumPy leaves.
+    """The layers of all frames in a number of periods of the slowest network, NumPy leaves.
 
-    Networks without a rate have one frame per period where none has a rate, and one in all where others have.
+    If no network has a rate, each has one frame per period; otherwise a network without a rate has one frame in all.
 
     Args:
         application: networks.
@@ -147,7 +147,7 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
     if len(layer) > _MOST_JOBS:
         raise _too_many(f"{len(layer):,} layers of frames")
     before = _predecessors(layer, frame, application)
-    # A release on the border, but for rounding, begins a period.
+    # A release on the border, up to rounding, begins a period.
     period = np.minimum(frames.release * rates[rates > 0].min() + 1e-9, periods - 1).astype(np.int32)
     period = np.asarray(np.where(rates[frames.network] > 0, period, -1))[frame]
     _, turn = np.unique(frames.release, return_inverse=True)
@@ -165,7 +165,7 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
 
 
 def _layers_of(frames: Frames, application: ApplicationModel) -> tuple[np.ndarray, np.ndarray]:
-    """Layer and frame `[J]` of the jobs of frames: of each frame all layers, frame by frame."""
+    """Layer and frame of each job, `[J]` each: all layers of a frame, frame by frame."""
     owner = np.asarray(application.network_of_layer)
     members = [np.flatnonzero(owner == n) for n in range(len(application.networks))]
     layer = np.concatenate([members[n] for n in frames.network])
@@ -196,10 +196,10 @@ def run_periods(
 
     Args:
         design: the chromosome, NumPy leaves without a leading axis.
-        report: its report, NumPy leaves without a leading axis: durations, traffic and chiplets.
+        report: its report (durations, traffic, chiplets), NumPy leaves without a leading axis.
         application: networks, at least one of them with a frame rate.
         package: package parameters.
-        periods: of the slowest network, at least 1; the steady state takes some.
+        periods: number of periods of the slowest network, at least 1; a steady state takes several.
 
     Raises:
         InputError: no network has a frame rate, there are too many frames, or the schedule cannot end.

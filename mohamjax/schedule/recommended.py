@@ -1,4 +1,4 @@
-"""What is said of the design that a target recommends: tiny chiplets, partial sums off-chip, a target just kept."""
+"""Remarks on the design recommended for a target: tiny chiplets, partial sums off-chip, a target barely met."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mohamjax.schedule.partial_sums import partial_sum_bytes, told_briefly
 from mohamjax.text import plural
 
 TINY = 0.01
-"""A chiplet is tiny that has a smaller share of the MACs of the largest one."""
+"""A chiplet is tiny if it has less than this share of the MACs of the largest one."""
 
 NARROW = 0.01
-"""A target is just kept where a design reaches at most so much more than it asks for."""
+"""A demand is barely met if the design's margin is below this share of the bound."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +45,10 @@ def built_chiplets(evaluated: Evaluated, i: int) -> list[BuiltChiplet]:
 
 
 def told_of_tiny_chiplets(chiplets: Sequence[BuiltChiplet]) -> str:
-    """A sentence that names the chiplets of few MACs; empty where there are none.
+    """A sentence that names the tiny chiplets; empty where there are none.
 
     Args:
-        chiplets: of one design, in their order on the mesh.
+        chiplets: chiplets of one design, in their order on the mesh.
     """
     most, layers = max((chip.macs for chip in chiplets), default=0), sum(chip.layers for chip in chiplets)
     tiny = [(k, chip) for k, chip in enumerate(chiplets) if chip.macs < TINY * most]
@@ -86,7 +86,7 @@ def told_of_partial_sums(evaluated: Evaluated, i: int) -> str:
 
 
 def told_of_slack(decision: Decision) -> str:
-    """A sentence on the demands that the recommended design only just keeps; empty where there are none.
+    """A sentence on the demands that the recommended design barely meets; empty where there are none.
 
     Args:
         decision: which design is recommended, and for what target.
@@ -104,22 +104,22 @@ def told_of_slack(decision: Decision) -> str:
 
 
 def remarks(decision: Decision, chiplets: Sequence[BuiltChiplet], partial_sums: str = "") -> list[str]:
-    """All that is said of the recommended design, a sentence each.
+    """All remarks on the recommended design, one sentence each.
 
     Args:
         decision: which design is recommended, and for what target.
-        chiplets: of that design, in their order on the mesh.
-        partial_sums: what is said of its partial sums, where they are known.
+        chiplets: chiplets of that design, in their order on the mesh.
+        partial_sums: the sentence on its partial sums; empty where there is none.
     """
     said = told_of_slack(decision), told_of_tiny_chiplets(chiplets), partial_sums
     return [told for told in said if told]
 
 
 def remarks_in(decision: Decision, evaluated: Evaluated) -> list[str]:
-    """`remarks` on a front in memory; nothing where no design keeps the target.
+    """`remarks` for a front in memory; empty where no design meets the target.
 
     Args:
-        decision: of the rows of the front.
+        decision: decision on the rows of the front.
         evaluated: that front.
     """
     if decision.recommended is None:

@@ -1,9 +1,9 @@
-"""Rooflines of a design: how fast its layers run, over how much they compute with each byte from off the chiplet.
+"""Rooflines of a design: how fast its layers run, over their multiply-accumulates per off-chip byte.
 
-The roof of a chiplet is the smaller of its peak (all its MACs in every cycle) and what its way to the memory can bring:
-intensity times the least bandwidth of all that the traffic of the chiplet passes. No layer runs above it: its own
-multiply-accumulates are at most those that its mapping does, and it moves its bytes while it runs. Layers lie below it
-where their mapping leaves MACs idle, where a buffer is slower than the MACs, or where other chiplets use the same way.
+The roof of a chiplet is the smaller of its peak (all its MACs in every cycle) and what its path to memory allows:
+intensity times the least bandwidth of all resources that its traffic passes. No layer runs above the roof: its own
+multiply-accumulates are at most those that its mapping does, and it moves its bytes while it runs. A layer lies below
+the roof if its mapping leaves MACs idle, a buffer is slower than the MACs, or other chiplets share the path.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from mohamjax.schedule.segments import Flow, by_resource
 from mohamjax.schedule.utilisation import LayerUse
 
 COMPUTE = "MACs"
-"""What binds a layer that waits for nothing and has more than half of its chiplet's MACs at work."""
+"""What binds a layer that waits for nothing and keeps more than half of its chiplet's MACs busy."""
 
 MAPPING = "mapping"
-"""What binds a layer that waits for nothing, but whose mapping leaves half of the MACs idle or more."""
+"""What binds a layer that waits for nothing, but whose mapping leaves at least half of the MACs idle."""
 
 _ROUNDING = 1e-9
 
 SLIGHT = 0.98
-"""A resource does not bind a layer that still runs at this share of its own speed, or faster."""
+"""A resource does not bind a layer that still runs at this share of its full speed or faster."""
 
 
 class Roof(NamedTuple):
@@ -36,8 +36,8 @@ class Roof(NamedTuple):
 
     Attributes:
         peak: MACs per cycle with all MACs at work.
-        bandwidth: bytes per cycle that its way to the memory brings at most; inf where nothing limits it.
-        resource: which part of that way is the narrowest; the first of several.
+        bandwidth: most bytes per cycle on its path to memory; inf where nothing limits it.
+        resource: the narrowest resource on that path; the first of several.
     """
 
     peak: float
@@ -45,12 +45,12 @@ class Roof(NamedTuple):
     resource: str
 
     def at(self, intensity: float | np.ndarray) -> np.ndarray:
-        """MACs per cycle that the chiplet reaches at most, at intensities [MACs per off-chip byte] above 0."""
+        """Most MACs per cycle that the chiplet can reach, at intensities [MACs per off-chip byte] above 0."""
         return np.minimum(self.peak, self.bandwidth * np.asarray(intensity, float))
 
     @property
     def ridge(self) -> float:
-        """Intensity from which on the MACs bind [MACs per off-chip byte]; 0 where nothing else ever does."""
+        """Intensity from which on the MACs bind [MACs per off-chip byte]; 0 where they always do."""
         return self.peak / self.bandwidth
 
 
@@ -60,15 +60,15 @@ def roof(peak: float, uses: Sequence[int], names: Sequence[str], bandwidth: np.n
     Args:
         peak: its MACs.
         uses: the shared resources that its traffic passes.
-        names: of all resources.
-        bandwidth: `[R]` float, of all resources [bytes per cycle].
+        names: names of all resources.
+        bandwidth: `[R]` float, bandwidths of all resources [bytes per cycle].
     """
     narrowest = min(uses, key=lambda resource: bandwidth[resource])
     return Roof(float(peak), float(bandwidth[narrowest]), names[narrowest])
 
 
 def intensities(macs: np.ndarray, offchip_bytes: np.ndarray) -> np.ndarray:
-    """MACs per byte read from and written to the off-chip memory; one byte at least is counted."""
+    """MACs per byte read from and written to the off-chip memory; at least one byte is counted."""
     return np.asarray(macs, float) / np.maximum(np.asarray(offchip_bytes, float), 1.0)
 
 
@@ -77,8 +77,8 @@ def slowest_levels(
 ) -> np.ndarray:
     """`[L]` int, the level below the off-chip memory whose ports take the longest for each layer of one design.
 
-    What a port takes is worked out from the tables' block accesses. They are whole blocks, so that of two levels which
-    take equally long but for a part of a block, either may be named.
+    The times of ports follow from the tables' block accesses. These are whole blocks, so either of two levels may be
+    given if their times differ by less than a block.
 
     Args:
         design: the chromosome, NumPy leaves.
@@ -89,7 +89,7 @@ def slowest_levels(
     real = len(unique)
     kind = np.asarray(design.template)[np.asarray(design.assignment)[:real]]
     at = unique, kind, np.asarray(design.mapping)[:real]
-    # Words per instance: instances are what all levels above unroll.
+    # Accesses per instance: a level has as many instances as the spatial loops of all levels above make.
     spatial = np.prod(np.asarray(tables.mapping.spatial, float)[at], axis=(-3, -1))  # [L, V]
     instances = np.cumprod(spatial[:, ::-1], axis=1)[:, ::-1] / spatial
     reads, writes = (np.asarray(field, float)[at] / instances for field in (tables.block_reads, tables.block_writes))
@@ -122,12 +122,12 @@ class Binding(NamedTuple):
     resources: Sequence[str]
 
     def of(self, layer: int) -> str:
-        """What binds a layer for more than half of the time in which it runs."""
+        """The resource that slows a layer most, if resources slow it for more than half of its time; else `own`."""
         slowed = self.shared[:, layer]
         return self.resources[int(np.argmax(slowed))] if slowed.sum() > self.busy[layer] / 2 else self.own[layer]
 
     def seconds(self, layers: Sequence[int]) -> dict[str, float]:
-        """What binds some layers, the longest first, and for how long [s]; adds up to the time in which they run."""
+        """What binds some layers, and for how long [s], the longest first; adds up to the time in which they run."""
         total: dict[str, float] = {}
         for layer in layers:
             slowed = self.shared[:, layer]
@@ -149,16 +149,17 @@ def binding(
 ) -> Binding:
     """What binds each layer of one design.
 
-    A shared resource while that slows it, by more than a fiftieth (`SLIGHT`). Otherwise the buffer whose ports take
-    longer than the MACs, or else the MACs, or its mapping where that leaves half of them idle or more.
+    A shared resource binds a layer while it slows the layer by more than a fiftieth (`SLIGHT`). Otherwise the layer is
+    bound by a buffer, if its ports take longer than the MACs; else by its mapping, if that leaves at least half of the
+    MACs idle; else by the MACs.
 
     Args:
         design: the chromosome, NumPy leaves.
         tables: the Pareto tables that it was evaluated with, NumPy leaves.
         templates: T templates.
         unique: `[L]` unique layer of each of the L layers that exist.
-        use: of the layers.
-        seen: what flows when.
+        use: how the layers use their chiplets.
+        seen: the flow of the schedule.
         resources: names of the shared resources.
     """
     levels = slowest_levels(design, tables, templates, unique)

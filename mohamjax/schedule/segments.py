@@ -1,4 +1,4 @@
-"""What flows when in a schedule, on the host: the rates of every job between one event and the next."""
+"""The flow of a schedule, on the host: the rates of every job between one event and the next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 
 class Segment(NamedTuple):
-    """A stretch of time in which a job runs slowed at one rate.
+    """A span of time in which a job runs at one rate below full speed.
 
     Attributes:
         start: [time units].
@@ -26,13 +26,13 @@ class Segment(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What runs how fast between two events of a timeline, for E events.
+    """How fast jobs run between the events of a timeline, for E events.
 
     Attributes:
         time: `[E]` float, the events: all starts and ends, rising [time units].
         rate: `[E - 1, J]` float, rate of each job between one event and the next, 0 where it does not run.
         limit: `[E - 1, J]` int, index of the resource that slows the job, -1 where none does.
-        through: `[E - 1, R]` float, what flows through each resource [bytes per time unit].
+        through: `[E - 1, R]` float, traffic through each resource [bytes per time unit].
     """
 
     time: np.ndarray
@@ -52,7 +52,7 @@ def flow(
 ) -> Flow:
     """Rates between the events of one finished schedule, on the host.
 
-    A job runs from its start to its end without pause, so that the times alone say who shares what.
+    Jobs run from start to end without a pause, so that the times alone tell which jobs share a resource.
 
     Args:
         start: `[J]`, from the timeline of the schedule.
@@ -65,6 +65,9 @@ def flow(
 
     Returns:
         The flow. Events closer together than rounding can tell are one event.
+
+    Raises:
+        ValueError: some job never ends.
     """
     dtype = np.asarray(end).dtype
     eps = np.finfo(dtype if np.issubdtype(dtype, np.floating) else np.float64).eps
@@ -101,8 +104,8 @@ def by_resource(seen: Flow, amount: ArrayLike) -> np.ndarray:
 
     Args:
         seen: from `flow`.
-        amount: what each job has between one event and the next, of a shape that goes with `[E - 1, J]`: the time
-            between them, or what of it is lost.
+        amount: amount of each job between one event and the next, of a shape that broadcasts to `[E - 1, J]`: the time
+            between them, or the time lost.
     """
     return np.stack(
         [np.where(seen.limit == resource, amount, 0.0).sum(axis=0) for resource in range(seen.through.shape[1])]

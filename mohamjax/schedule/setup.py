@@ -1,4 +1,4 @@
-"""Networks, and the hardware that systems for them are put together from."""
+"""Networks, and the hardware that systems for them are built from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SetupParts(TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What the evaluation of a design depends on beside the design and the tables that its mappings come from.
+    """What the evaluation of a design depends on besides the design and the tables of its mappings.
 
     Attributes:
         application: the networks that run together.
@@ -43,7 +43,7 @@ class Setup:
 
     @property
     def parts(self) -> SetupParts:
-        """The four by name, for what is a setup as well: `Evaluated(**setup.parts, tables=...)`."""
+        """The four fields by name, to build instances of subclasses: `Evaluated(**setup.parts, tables=...)`."""
         return {
             "application": self.application,
             "templates": self.templates,

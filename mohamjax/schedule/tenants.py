@@ -1,7 +1,7 @@
 """What the users of the networks get: latency per network, lateness against deadlines, weighted latency.
 
-A network's latency is the end of its last layer, its lateness that less its deadline; one without a deadline is never
-late. Axes: L layers (padded), N networks.
+A network's latency is the end of its last layer; its lateness is its latency minus its deadline. A network without a
+deadline is never late. Axes: L layers (padded), N networks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Tenants:
 
     Attributes:
         deadline: `[N]` float, s; +inf for none.
-        weight: `[N]` float, importance; they add up to 1.
+        weight: `[N]` float, importance; the weights add up to 1.
     """
 
     deadline: jax.Array
@@ -29,14 +29,14 @@ class Tenants:
 
 @record
 class TenantReport:
-    """What they get of one design; infinite where its schedule cannot run.
+    """What the users get from one design; times are infinite where its schedule cannot run.
 
     Attributes:
         latency: `[N]` float, s until the last layer of each network has ended.
-        worst_lateness: `[]` float, s, the largest latency less deadline, negative where all are early; -inf where no
+        worst_lateness: `[]` float, s, the largest lateness, negative where all networks are early; -inf where no
             network has a deadline.
-        missed: `[]` int32, networks that end after their deadline.
-        weighted_latency: `[]` float, s, mean of the latencies by weight.
+        missed: `[]` int32, number of networks that end after their deadline.
+        weighted_latency: `[]` float, s, weighted mean of the latencies.
     """
 
     latency: jax.Array
@@ -46,7 +46,7 @@ class TenantReport:
 
 
 def tenants_of(application: ApplicationModel, dtype: jax.typing.DTypeLike = jnp.float32) -> Tenants | None:
-    """The demands of an application model's users; None where none says anything."""
+    """The demands of an application model's users; None where no network has a deadline, a rate or a weight."""
     networks = application.networks
     if not any(network.asked for network in networks):
         return None
@@ -57,7 +57,7 @@ def tenants_of(application: ApplicationModel, dtype: jax.typing.DTypeLike = jnp.
 
 
 def tenant_report(end: jax.Array, network: jax.Array, tenants: Tenants) -> TenantReport:
-    """What the users get of a schedule; pure and traceable.
+    """What the users get from a schedule; pure and traceable.
 
     Args:
         end: `[L]` float, s, end of every layer.
@@ -77,17 +77,17 @@ def tenant_report(end: jax.Array, network: jax.Array, tenants: Tenants) -> Tenan
 
 
 def tenant_excess(report: TenantReport, tenants: Tenants, limits: jax.Array, tolerance: float) -> jax.Array:
-    """By how much limits on tenants are broken, `[3]` float >= 0: logarithms of factors, smooth in the latencies.
+    """By how much limits on tenants are exceeded, `[3]` float >= 0: logarithms of factors, smooth in the latencies.
 
     Args:
         report: what the users get.
         tenants: what they ask for.
-        limits: `[3]` float, most lateness [s], most missed deadlines, most weighted latency [s]; inf where free.
-        tolerance: logarithm of a factor that is no excess.
+        limits: `[3]` float, most lateness [s], missed deadlines and weighted latency [s] allowed; inf where unlimited.
+        tolerance: logarithm of the factor that does not yet count as an excess.
 
     Returns:
-        The factor by which the latest network exceeds its deadline and the lateness that it may have; the factors by
-        which networks exceed their deadlines, those that may be missed left out; that of the weighted latency.
+        The factor by which the latest network exceeds its deadline plus the allowed lateness; the factors by which
+        networks exceed their deadlines, summed without the largest, which may be missed; that of the weighted latency.
     """
     latest = jnp.max(jnp.log(report.latency / (tenants.deadline + limits[0])))
     over = jnp.sort(jnp.maximum(jnp.log(report.latency / tenants.deadline) - tolerance, 0.0))[::-1]

@@ -1,9 +1,9 @@
-"""The loop of the fluid model: many schedules side by side, in each of them one job ends per step.
+"""The loop of the fluid model: many schedules side by side, and in each of them one job ends per step.
 
-The state of a schedule is one waiting or running job (the head) per accelerator. A step says who runs how fast, ends
-what ends first, releases what waited for it, and puts the next job of its accelerator at the head. `scan` takes the
-steps as array operations; `schedule.timeline_kernel` takes the same steps in a GPU's registers. What the two write
-differently are `Means`.
+The state of a schedule is one waiting or running job (the head) per accelerator. A step finds how fast the heads run,
+ends the job that ends first, releases the jobs that waited for it, and makes the next job of its accelerator the head.
+`scan` takes the steps as array operations; `schedule.timeline_kernel` takes the same steps in a GPU's registers.
+`Means` are the operations that differ between the two.
 
 Axes: B schedules, J jobs (padded), W words of 32 bits of predecessors, A accelerators (padded), R shared resources.
 """
@@ -25,7 +25,7 @@ Stored: TypeAlias = Any
 
 
 class Fixed(NamedTuple):
-    """What stays the same during the schedules; the trailing axis B counts them.
+    """What stays the same in all steps; the trailing axis B counts schedules.
 
     In a kernel `records` and `bits` are references, and `uses` and `shared` tuples of R arrays.
     """
@@ -42,7 +42,7 @@ class Fixed(NamedTuple):
 
 
 class State(NamedTuple):
-    """The head of every accelerator, that is the job that it runs or waits to run."""
+    """The head of every accelerator (the job that it runs or waits to run), and the jobs that have ended."""
 
     time: jax.Array  # [B]
     following: jax.Array  # [A, B] i32, place in the order of the job after the head; J where there is none
@@ -55,7 +55,7 @@ class State(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What the steps ended, and the state after the last of them."""
+    """The jobs that the steps ended, and the state after the last step."""
 
     state: State
     ended: jax.Array  # [J, B] i32, the job that each step ended; J if none could
@@ -64,18 +64,18 @@ class Steps(NamedTuple):
 
 
 class Means(NamedTuple):
-    """What a step is written with, where array operations and a kernel differ."""
+    """The operations of a step that differ between array code and a kernel."""
 
     larger: Callable[[jax.Array, jax.typing.ArrayLike], jax.Array]
-    """Of two numbers the larger; NaN where one of them is no number, so that what has no end never ends."""
+    """The larger of two numbers; NaN where either is NaN, so that a job without an end never ends."""
     take: Callable[[Stored, jax.Array], jax.Array]
     """Elements of a flat array at indices within it."""
     count: Callable[[jax.Array], jax.Array]
     """Number of bits set, over the leading axis."""
     contended: Callable[[jax.Array, jax.Array, Fixed], jax.Array]
-    """Slowdown `[A, B]` by the shared resources as well, from what heads ask for `[A, B]` and from that so far."""
+    """Slowdown `[A, B]` with shared resources, from what heads ask for `[A, B]` and the slowdown without them."""
     first: Callable[[jax.Array, jax.Array, tuple[jax.Array, ...], tuple[int, ...]], tuple[jax.Array, ...]]
-    """Of times `[A, B]` the least, whose it is by ids (-1 where none is finite), its values of arrays, or others."""
+    """Least of times `[A, B]`, its id and its entries of `values`; -1 and `others` where no time is finite."""
 
 
 def _take(flat: jax.Array, index: jax.Array) -> jax.Array:
@@ -85,12 +85,12 @@ def _take(flat: jax.Array, index: jax.Array) -> jax.Array:
 def reduced(operator, start, operand):
     """`lax.reduce` over the leading axis of a tuple of arrays.
 
-    Written out because XLA's CPU compiler neither fuses such a reduction into what uses it (and so computes it
-    once) nor, unlike `jnp.min` and `jnp.sum`, hands it to a library that is slow on short axes.
+    Written out for XLA's CPU compiler, which does not fuse such a reduction into its users, so that it is computed
+    once. Unlike `jnp.min` and `jnp.sum`, it is also not handed to a library that is slow on short axes.
 
     Args:
         operator: of two tuples of scalars.
-        start: a tuple of scalars, what the operator leaves as it is.
+        start: a tuple of scalars, the neutral element of the operator.
         operand: a tuple of arrays `[n, ...]`.
     """
     return lax.reduce(
@@ -111,7 +111,7 @@ def _fetch(place: jax.Array, done: jax.Array, fixed: Fixed, means: Means):
         place: `[..., B]` i32, J where no job is left.
         done: `[W, ..., B]` u32.
         fixed: the schedules.
-        means: to read and count with.
+        means: the operations to read and count with.
 
     Returns:
         Five arrays `[..., B]`.
@@ -150,7 +150,7 @@ def initial(place: jax.Array, fixed: Fixed) -> State:
 
 
 def _used(uses: jax.Array, value: jax.Array) -> jax.Array:
-    """`value` where a resource is used, else 0 (a product, so that NaN and infinity are what they are everywhere)."""
+    """`value` where a resource is used, else 0 (a product, so that NaN and infinity give the same everywhere)."""
     return uses.astype(value.dtype) * value
 
 
@@ -158,9 +158,9 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
     """Runs until the next job ends, ends it, and puts the next job of its accelerator at the head.
 
     Args:
-        state: before the step.
+        state: the state before the step.
         fixed: the schedules.
-        means: what the step is written with.
+        means: the operations of a step.
 
     Returns:
         The state, and the job that ended (J if none could) with its start and end, `[B]` each.
@@ -168,13 +168,13 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
     accelerators, lanes = state.job.shape
     ids = jnp.broadcast_to(jnp.arange(accelerators, dtype=jnp.int32)[:, None], (accelerators, lanes))
 
-    # Who runs how fast.
+    # How fast each head runs.
     running = state.pending == 0
     asking = jnp.where(running, state.demand, 0.0)
     alone = means.larger(jnp.where(state.demand > 0, state.demand * fixed.inverse_private, 1.0), 1.0)
     slowdown = means.contended(asking, alone, fixed)
 
-    # Who ends first; nobody (-1) once all is done or in a deadlock: then nothing changes any more.
+    # Which head ends first; none (-1) once all jobs have ended or in a deadlock: then nothing changes any more.
     left = jnp.where(running, state.remaining * slowdown, jnp.inf)
     elapsed, winner, place, ended, start = means.first(
         left, ids, (state.following, state.job, state.started), (fixed.jobs, 0, 0)
@@ -184,7 +184,7 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
     time = state.time + elapsed
     remaining = means.larger(state.remaining - jnp.where(running, elapsed[None, :] / slowdown, 0.0), 0.0)
 
-    # What its end releases.
+    # The jobs that its end releases.
     word, shift = ended >> 5, (ended & 31).astype(jnp.uint32)
     bit = jnp.where(ends, jnp.left_shift(jnp.uint32(1), shift), jnp.uint32(0))
     mine = jnp.arange(fixed.words, dtype=jnp.int32)[:, None] == word[None, :]
@@ -192,7 +192,7 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
     awaited = means.take(fixed.bits, state.job * fixed.words + (word + fixed.bits_base)[None, :])
     pending = state.pending - ((awaited & bit[None, :]) != 0).astype(jnp.int32)
 
-    # What comes next on its accelerator.
+    # The next job of its accelerator.
     following, job, duration, demand, awaits = _fetch(place, done, fixed, means)
     ending = ids == winner[None, :]
     after = State(
@@ -211,7 +211,7 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
 
 def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Array:
     accelerators, resources, _ = fixed.uses.shape
-    # The sum is written out, and divided, so that the compiler keeps it and does not compute it again for each
+    # The sum is written out, and divided here, so that the compiler keeps it instead of computing it again for each
     # accelerator.
     asked = functools.reduce(jnp.add, [_used(fixed.uses[a], asking[a][None, :]) for a in range(accelerators)])
     congestion = asked / fixed.shared
@@ -247,7 +247,7 @@ def _first_smooth(
 
 
 SMOOTH = ARRAYS._replace(first=_first_smooth)
-"""Array operations that JAX differentiates: a general `lax.reduce` has no derivative where only some operands vary."""
+"""Array operations with derivatives in JAX: a general `lax.reduce` has no derivative where only some operands vary."""
 
 
 def scan(first: jax.Array, fixed: Fixed, unroll: int = 1, means: Means = ARRAYS) -> Steps:
@@ -256,8 +256,8 @@ def scan(first: jax.Array, fixed: Fixed, unroll: int = 1, means: Means = ARRAYS)
     Args:
         first: `[A, B]` i32, first place of every accelerator, J where there is none.
         fixed: the schedules.
-        unroll: steps that are taken as one.
-        means: what a step is written with.
+        unroll: steps per iteration of the loop.
+        means: the operations of a step.
     """
     state, (ended, starts, ends) = lax.scan(
         lambda state, _: step(state, fixed, means), initial(first, fixed), None, length=fixed.jobs, unroll=unroll

@@ -1,9 +1,9 @@
 """The loop of the fluid model as one kernel: the state of a few schedules stays in a GPU's registers for all steps.
 
-As array operations every step of `schedule.timeline` writes the state of all schedules to memory and reads it again;
-two fifths of what a generation of islands moves, by estimate. Here a warp takes `LANES` schedules through all their
-steps, and writes no more than what each step ended. The steps are those of `timeline.step`; sums over accelerators may
-be in another order, so that times can differ in the last digit.
+As array operations, every step of `schedule.timeline` writes the state of all schedules to memory and reads it again:
+an estimated two fifths of the memory traffic of a generation of islands. Here a warp takes `LANES` schedules through
+all their steps, and each step writes only the job that it ended. The steps are those of `timeline.step`; sums over
+accelerators may be in another order, so that times can differ in the last digit.
 
 The kernel is written in Pallas and compiled by Triton, for NVIDIA GPUs from compute capability 8.0 on.
 """
@@ -21,12 +21,12 @@ from jax.experimental.pallas import triton
 from mohamjax.schedule.timeline import Fixed, Means, State, Steps, Stored, initial, step
 
 LANES = 16
-"""Schedules of a warp; of twice as many the state does not fit its registers."""
+"""Schedules per warp; the state of twice as many does not fit its registers."""
 
 
 def larger_of(one: jax.Array, other: jax.typing.ArrayLike) -> jax.Array:
-    """The larger of both, element by element; NaN where either is NaN."""
-    # Not `jnp.maximum`, by which Triton passes over what is no number.
+    """The larger of two arrays, element by element; NaN where either is NaN."""
+    # Not `jnp.maximum`, which ignores NaN in Triton.
     return jnp.where((one >= other) | (one != one), one, other)
 
 
@@ -35,7 +35,7 @@ def _take(flat: Stored, index: jax.Array) -> jax.Array:
 
 
 def _count(words: jax.Array) -> jax.Array:
-    # Of whole numbers with a sign, as Triton counts no others.
+    # As signed integers: Triton counts the bits of no others.
     return jnp.sum(lax.population_count(lax.bitcast_convert_type(words, jnp.int32)), axis=0)
 
 
@@ -49,7 +49,7 @@ def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Arra
 def _first(
     left: jax.Array, ids: jax.Array, values: tuple[jax.Array, ...], others: tuple[int, ...]
 ) -> tuple[jax.Array, ...]:
-    left = jnp.where(left < jnp.inf, left, jnp.inf)  # of what is no number too
+    left = jnp.where(left < jnp.inf, left, jnp.inf)  # NaN becomes infinite too
     least = jnp.min(left, axis=0)
     ends = least < jnp.inf
     winner = jnp.where(ends, jnp.argmin(left, axis=0).astype(jnp.int32), -1)
@@ -67,7 +67,7 @@ _REGISTERS = Means(larger=larger_of, take=_take, count=_count, contended=_conten
 
 
 def _kernel(*refs: Stored, jobs: int, words: int, resources: int, shared_bits: bool) -> None:
-    """All steps of the `LANES` schedules of a program."""
+    """All steps of the `LANES` schedules of one program instance."""
     fields = len(State._fields)
     records, bits, uses, shared, inverse_private, *given = refs[: 5 + fields]
     ended, starts, ends, *final = refs[5 + fields :]
@@ -97,7 +97,7 @@ def _kernel(*refs: Stored, jobs: int, words: int, resources: int, shared_bits: b
 
 
 def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
-    """All steps of B schedules, in the place of `timeline.scan`.
+    """All steps of B schedules, in place of `timeline.scan`.
 
     Args:
         first: `[A, B]` i32, first place of every accelerator, J where there is none.
@@ -107,8 +107,8 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
     accelerators, lanes = first.shape
     jobs, words = fixed.jobs, fixed.words
     resources = fixed.uses.shape[1]
-    shared_bits = fixed.bits.size == jobs * words  # those of a single schedule serve the padding too
-    # Triton's arrays have sizes that are powers of two; nothing runs on the accelerators that are added.
+    shared_bits = fixed.bits.size == jobs * words  # one set for all schedules serves the padding too
+    # Triton's array sizes are powers of two; nothing runs on the accelerators that are added.
     rows, columns = _power_of_two(accelerators) - accelerators, -lanes % LANES
     wide = _power_of_two(words) - words
     bits = jnp.pad(fixed.bits.reshape(-1, words), ((0, 0), (0, wide))).reshape(-1)
@@ -116,12 +116,12 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
         bits = jnp.pad(bits, (0, columns * jobs * (words + wide)))
 
     def padded(value: jax.Array, fill: float = 0, by: int = 0) -> jax.Array:
-        """With `by` more rows, and columns up to whole warps."""
+        """Adds `by` rows, and columns up to whole warps."""
         more = ((0, by), *[(0, 0)] * (value.ndim - 2), (0, columns))[-value.ndim :]
         return jnp.pad(value, more, constant_values=fill)
 
     state = initial(first, fixed)
-    # Of an accelerator without jobs.
+    # The state of an accelerator without jobs.
     none = {"following": jobs, "job": 0, "remaining": 0, "demand": 0, "pending": jobs + 1, "started": 0}
     given = State(
         time=padded(state.time),
@@ -158,12 +158,12 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
 
 
 def _shaped(shape: tuple[int, ...], dtype: jax.typing.DTypeLike, like: jax.Array) -> jax.ShapeDtypeStruct:
-    """Of what a kernel writes: inside `jax.shard_map` it is told that this differs from device to device."""
+    """Shape of a kernel's output, marked inside `jax.shard_map` as different from device to device if `like` is."""
     kind = jax.typeof(like)
     mark = "manual_axis_type" if hasattr(kind, "manual_axis_type") else "vma"  # older JAX has the latter
     return jax.ShapeDtypeStruct(shape, dtype, **{mark: getattr(kind, mark)})
 
 
 def _power_of_two(number: int) -> int:
-    """The least power of two from a number on."""
+    """The least power of two that is not below a number."""
     return 1 << (number - 1).bit_length()

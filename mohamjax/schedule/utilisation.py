@@ -1,7 +1,7 @@
 """How much of its chiplet each layer of a design keeps busy: MACs per cycle, and their share of the chiplet's MACs.
 
-A layer counts with its own multiply-accumulates: what a padded mapping computes beyond them is work for nothing, and
-lowers the utilisation.
+Only a layer's own multiply-accumulates count: those that a padded mapping does beyond them are wasted, and lower the
+utilisation.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, SizedDesign
 from mohamjax.workload import ApplicationModel
 
 LOW = 0.05
-"""Utilisation below which a layer is named."""
+"""Utilisation below which a layer is reported."""
 
 
 class LayerUse(NamedTuple):
-    """Layers of designs, `[..., L]` for the L layers that exist; NumPy.
+    """How layers of designs use their chiplets: NumPy arrays `[..., L]` for the L layers that exist.
 
     Attributes:
         macs: multiply-accumulates of the layer, without those of padding.
         busy: cycles from its start to its end.
         alone: cycles that it would take without any off-chip limit.
-        compute: of these, cycles of computing; the others wait for a buffer's port.
+        compute: cycles of `alone` in which it computes; in the others it waits for a buffer's port.
         units: MAC units of its chiplet.
     """
 
@@ -38,8 +38,8 @@ class LayerUse(NamedTuple):
 
     @property
     def macs_per_cycle(self) -> np.ndarray:
-        """Over the time that it runs, `[..., L]`."""
-        return self.macs / np.maximum(self.busy, 1)  # single precision may lose a short layer late in a schedule
+        """MACs per cycle while the layer runs, `[..., L]`."""
+        return self.macs / np.maximum(self.busy, 1)  # a short, late layer may last 0 in single precision
 
     @property
     def utilisation(self) -> np.ndarray:
@@ -48,7 +48,7 @@ class LayerUse(NamedTuple):
 
 
 class TypeUse(TypedDict):
-    """The layers of a type: `busy_s` over all of them, and what becomes of that time.
+    """The layers of one type: their running time `busy_s`, and how it is spent.
 
     Attributes:
         type: the type.
@@ -56,9 +56,9 @@ class TypeUse(TypedDict):
         busy_s: from start to end, summed [s].
         macs_per_cycle: over that time.
         utilisation: of their chiplets' MACs over that time, 0 to 1.
-        compute: share of it that goes to computing.
-        buffers: share that goes to ports of buffers.
-        offchip: share that goes to what lies off the chiplet.
+        compute: share of that time spent computing.
+        buffers: share spent waiting for ports of buffers.
+        offchip: share lost to limits off the chiplet.
     """
 
     type: str
@@ -83,8 +83,7 @@ def layer_use(
         report: their reports, of the same leading axes, NumPy leaves.
 
     Returns:
-        Arrays `[..., L]` float64 by name: `macs`, `busy`, `alone`, `compute` and `units`, of which `macs_per_cycle` and
-        `utilisation` (0 to 1) are made (`LayerUse`).
+        `LayerUse` of float64 arrays `[..., L]`, which also gives `macs_per_cycle` and `utilisation` (0 to 1).
     """
     real = len(application.layers)
     unique = np.asarray(application.unique_of_layer)
@@ -132,13 +131,13 @@ def by_type(application: ApplicationModel, use: LayerUse) -> list[TypeUse]:
 
 
 def layers_of_little_use(application: ApplicationModel, use: LayerUse) -> Sequence[str]:
-    """Layers whose utilisation stays below `LOW` in every design, as network/layer, the one with most work first.
+    """Layers whose utilisation stays below `LOW` in every design, as network/layer, those with most work first.
 
-    Off-chip limits do not count: a slow memory is no fault of the array's.
+    Time lost to off-chip limits does not count: a slow memory is not the array's fault.
 
     Args:
         application: networks, L layers.
-        use: of designs, `[N, L]`.
+        use: layers of designs, `[N, L]`.
     """
     most = (use.macs / np.maximum(use.alone, 1) / use.units).max(axis=0, initial=0)
     low = np.flatnonzero(most < LOW).tolist() if len(use.macs) else []

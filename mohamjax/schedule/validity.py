@@ -1,4 +1,4 @@
-"""What makes a design valid: genes that mean a design, and mappings that fit their templates and chiplets.
+"""What makes a design valid: genes that describe a design, and mappings that fit their templates and chiplets.
 
 The checks take NumPy and JAX arrays, traced or not, with any leading axes of the designs. Axes: L layers (padded or
 not), S tiles, V levels, U unique layers, T templates, M mappings of a set, E dependences between layers.
@@ -24,14 +24,14 @@ _ROWS = 64  # designs that are checked at once on the host
 
 
 def dependences(application: ApplicationModel) -> np.ndarray:
-    """`[E, 2]` int, a layer and one that depends on it."""
+    """`[E, 2]` int, pairs of a layer and one that depends on it."""
     edges = [(p, i) for i, layer in enumerate(application.layers) for p in layer.predecessors]
     return np.asarray(edges, int).reshape(-1, 2)
 
 
 @dataclasses.dataclass(frozen=True)
 class SoundGenes:
-    """Which genes of designs mean something; `[...]` are the leading axes of the designs.
+    """Which genes of designs are sound; `[...]` are the leading axes of the designs.
 
     Attributes:
         listed: `[...]` bool, the order names every layer once.
@@ -47,7 +47,7 @@ class SoundGenes:
 
 
 def sound_genes(designs: Design, unique: Array, count: Array) -> SoundGenes:
-    """Checks genes against the networks and the Pareto sets; whether the order respects dependences is `in_turn`.
+    """Checks genes against the networks and the Pareto sets; `in_turn` checks that orders respect dependences.
 
     Args:
         designs: `[...]` designs.
@@ -72,7 +72,7 @@ def in_turn(order: np.ndarray, edges: np.ndarray) -> np.ndarray | np.bool:
     """`[...]` bool, no layer stands before one that it depends on.
 
     Args:
-        order: `[..., L]` int, layers by priority; where it does not name every layer once, the answer means nothing.
+        order: `[..., L]` int, layers by priority; where it does not name every layer once, the result is meaningless.
         edges: `[E, 2]` int, see `dependences`.
     """
     place = np.argsort(order, axis=-1)
@@ -80,7 +80,7 @@ def in_turn(order: np.ndarray, edges: np.ndarray) -> np.ndarray | np.bool:
 
 
 def gene_faults(designs: Design, application: ApplicationModel, count: np.ndarray) -> list[str]:
-    """Why the genes of each design mean none; empty where they do.
+    """What is wrong with the genes of each design; empty where they are sound.
 
     Args:
         designs: leading axis `[N]`, NumPy leaves, layers not padded.
@@ -94,7 +94,7 @@ def gene_faults(designs: Design, application: ApplicationModel, count: np.ndarra
 
 
 def _gene_fault(design: Design, application: ApplicationModel, count: np.ndarray) -> str:
-    """What is wrong with the genes of one design, step by step."""
+    """The first fault found in the genes of one design; empty where there is none."""
     order, tile, mapping, template = (
         np.asarray(leaf).tolist() for leaf in (design.order, design.assignment, design.mapping, design.template)
     )
@@ -120,7 +120,7 @@ def _gene_fault(design: Design, application: ApplicationModel, count: np.ndarray
 
 
 def mappings_fit(designs: Design | SizedDesign, tables: MappingTables, unique: Array, mask: Array) -> Array:
-    """`[...]` bool, every mapping fits its template, and every chiplet of stated sizes its layers.
+    """`[...]` bool, every mapping fits its template, and every chiplet of stated sizes is large enough.
 
     Args:
         designs: `[...]` designs whose genes are sound.
@@ -148,7 +148,7 @@ def mappings_fit(designs: Design | SizedDesign, tables: MappingTables, unique: A
 
 
 def misfits(designs: SizedDesign, tables: MappingTables, application: ApplicationModel) -> np.ndarray:
-    """`[N]` bool, the designs, NumPy leaves and layers not padded, some mapping of which does not fit."""
+    """`[N]` bool, designs (NumPy leaves, layers not padded) with a mapping that does not fit."""
     unique = np.asarray(application.unique_of_layer)
     mask, bad = np.ones(len(unique), bool), np.zeros(len(designs), bool)
     for first in range(0, len(bad), _ROWS):
@@ -167,7 +167,7 @@ def invalid(
         tables: Pareto tables.
         setup: networks and templates.
         objectives: `[N, 3]` float.
-        bad: `[N]` bool, those some mapping of which does not fit.
+        bad: `[N]` bool, designs with a mapping that does not fit.
     """
     reasons = [""] * len(bad)
     for k in np.flatnonzero(bad | ~np.isfinite(objectives).all(axis=1)):

@@ -1,4 +1,4 @@
-"""One design as figures, reports and traces show it: when what runs where, how fast, and where energy and area go."""
+"""One design as figures, reports and traces show it: what runs where and when, how fast, and its energy and area."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from mohamjax.schedule.segments import Flow, flow, slowed
 from mohamjax.schedule.utilisation import layer_use
 
 ENERGY_PARTS = ("MACs", "buffers", "on-chip networks", "DRAM", "network-on-package")
-"""Where energy goes."""
+"""The parts into which energy is split."""
 
 _CYCLES_PER_S = round(1 / CYCLE_S)
 
 
 @dataclasses.dataclass(frozen=True)
 class Slowdown:
-    """A stretch of time in which a layer is slowed.
+    """A span of time in which a layer is slowed.
 
     Attributes:
         start_s: [s].
         end_s: [s].
-        rate: speed, below 1.
-        cause: what limits it: `memory interface`, `DRAM` or `link`.
+        rate: share of its full speed, below 1.
+        cause: what limits it: `memory interface`, `DRAM`, `link` or `mesh link`.
     """
 
     start_s: float
@@ -51,10 +51,10 @@ class LayerBar:
         start_s: [s].
         end_s: [s].
         slowed: when bandwidth slows it.
-        mapping: where its loop nest stands in the tables: (unique layer, template, mapping).
-        alone_s: what it would take without any off-chip limit [s].
-        offchip_bytes: bytes it moves from and to memory.
-        energy_J: energy with that of the package [J].
+        mapping: indices of its loop nest in the tables: (unique layer, template, mapping).
+        alone_s: time that it would take without any off-chip limit [s].
+        offchip_bytes: bytes that it moves from and to memory.
+        energy_J: energy, including the package's [J].
         intensity: its MACs per byte moved [MACs/byte].
         reached: its MACs per cycle while it runs.
         bound: what binds it: a shared resource, a buffer, the MACs or its mapping (`schedule.roofline`).
@@ -85,7 +85,7 @@ class ChipletView:
         hops: hops to that interface.
         area_mm2: (part, mm^2): MACs, every level from the innermost on, the package's share.
         energy_J: (part of `ENERGY_PARTS`, J).
-        roof: what bounds the speed of its layers.
+        roof: the roof that bounds the speed of its layers.
         levels: (name, words per instance or None where unlimited, fanout along X and Y), innermost first.
     """
 
@@ -100,12 +100,12 @@ class ChipletView:
 
 @dataclasses.dataclass(frozen=True)
 class Traffic:
-    """What flows through a shared resource: a memory interface, the DRAM, or a link.
+    """Traffic through a shared resource: a memory interface, the DRAM, or a link.
 
     Attributes:
         name: such as `interface 0` or `link of chiplet 2`.
         bandwidth: [bytes/s], inf where it is unlimited.
-        steps: (from when on [s], bytes/s), rising in time; the last one is the end, where nothing flows.
+        steps: (start [s], bytes/s) of each step, rising in time; the last one is the end, with no traffic.
     """
 
     name: str
@@ -124,7 +124,7 @@ class DesignView:
         templates: names of all templates that the search had; each has its colour.
         chiplets: in the order of the mesh.
         bars: one per layer, in the order of the application.
-        traffic: of every resource that a chiplet of the design uses.
+        traffic: traffic through every resource that a chiplet of the design uses.
     """
 
     design_id: str
@@ -137,7 +137,7 @@ class DesignView:
 
     @property
     def roof_decades(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Powers of ten between which the rooflines of all chiplets are drawn: of intensities, of MACs per cycle."""
+        """Exponents of ten between which the rooflines of all chiplets are drawn: intensities, then MACs per cycle."""
         roofs = [chip.roof for chip in self.chiplets]
         ridges = [roof.ridge for roof in roofs if roof.ridge > 0]
         return (
@@ -147,7 +147,7 @@ class DesignView:
 
 
 def _decades(values: Sequence[float]) -> tuple[int, int]:
-    """The closest powers of ten below and above all values that are above zero, with a little room; two at least."""
+    """Exponents of the closest powers of ten below and above all positive values, with a little room."""
     logs = [math.log10(value) for value in values if value > 0]
     return math.floor(min(logs) - 0.05), math.ceil(max(logs) + 0.05)
 
@@ -159,7 +159,7 @@ def _decades(values: Sequence[float]) -> tuple[int, int]:
 def _flow(
     evaluated: Evaluated, report: DesignReport, tile: np.ndarray
 ) -> tuple[Flow, list[str], list[list[int]], np.ndarray]:
-    """What flows when; names of the resources, the resources of each tile, and bandwidths [bytes per cycle]."""
+    """The flow of the schedule; names of the resources, resources of each tile, and bandwidths [bytes per cycle]."""
     names, uses, bandwidth = shared_resources(evaluated.package, report.chiplets)
     timeline, real = report.timeline, slice(len(tile))
     times = timeline.start[real], timeline.end[real], report.duration[real]
@@ -183,7 +183,7 @@ def _slowdowns(seen: Flow, names: Sequence[str]) -> list[tuple[Slowdown, ...]]:
 def _traffic(
     seen: Flow, names: Sequence[str], uses: Sequence[Sequence[int]], bandwidth: np.ndarray, standing: Sequence[int]
 ) -> tuple[Traffic, ...]:
-    """What flows through each resource that the chiplets on the tiles `standing` use."""
+    """Traffic through each resource that the chiplets on the tiles `standing` use."""
     found = []
     for r, name in enumerate(names):
         users = [k for k, tile in enumerate(standing) if r in uses[tile]]
@@ -192,7 +192,7 @@ def _traffic(
         if names.count(name) > 1:
             name = f"{name} of chiplet {users[0]}" if len(users) == 1 else f"{name} {r}"
         rate = np.append(seen.through[:, r], 0.0)
-        # Where events change nothing here, sums of the same demands may differ by their rounding.
+        # At events that change nothing here, sums of the same demands may still differ by rounding.
         level = np.round(rate / max(rate.max(), np.finfo(float).tiny), 12)
         new = np.append(True, np.diff(level) != 0)
         new[-1] = True
@@ -228,7 +228,7 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
 
     Args:
         evaluated: designs with reports.
-        index: which.
+        index: row of the design.
         design_id: its name; default the index.
 
     Raises:
@@ -300,11 +300,11 @@ class TimetableRow(TypedDict):
         network: name of its network.
         layer: its name.
         chiplet: number of its chiplet, in the order of the mesh.
-        template: of that chiplet.
+        template: template of that chiplet.
         start_s: [s].
         end_s: [s].
-        energy_J: with that of the package [J].
-        offchip_bytes: read from and written to memory.
+        energy_J: energy, including the package's [J].
+        offchip_bytes: bytes read from and written to memory.
     """
 
     network: str
@@ -322,7 +322,7 @@ def timetable(front: Evaluated, row: int) -> list[TimetableRow]:
 
     Args:
         front: designs with their reports.
-        row: which.
+        row: row of the design.
 
     Raises:
         ValueError: its schedule never ends.

@@ -1,6 +1,6 @@
-"""The co-optimiser (MOHaM): packages and schedules on one generation loop.
+"""The co-optimiser (MOHaM): searches packages and schedules together, in one generation loop.
 
-The package bears the name of its main function: `mohamjax.search(problem, ...)` is `mohamjax.api.search`.
+The package has the name of its main function: `mohamjax.search(problem, ...)` is `mohamjax.api.search`.
 """
 
 from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig

@@ -1,4 +1,4 @@
-"""Ways to arrange chiplets on the places of a package, told apart by the resources that chiplets then share.
+"""Ways to arrange chiplets on the places of a package, distinguished by the resources that chiplets then share.
 
 Axes: S tiles, R arrangements of up to K chiplets, G groups of places, C resources.
 """
@@ -16,13 +16,13 @@ from mohamjax.runtime.struct import put, record
 from mohamjax.schedule.design import Package
 
 _MOST = 4096
-"""Arrangements of a number of chiplets up to which all are tried: those of nine on the default package."""
+"""Number of arrangements up to which all are tried; on the default package, nine chiplets have no more."""
 
 _DRAWN = 1024
-"""Arrangements that are tried of more chiplets: all exchanges of two, and random ones."""
+"""Random arrangements tried for more chiplets, beside exchanges of two; over twice as many are cut to this number."""
 
 _SIZES = 6, 9
-"""Numbers of chiplets up to which designs go through tables of their own: those of more would be mostly padding."""
+"""Designs of up to so many chiplets have tables of their own, as larger tables would be mostly padding for them."""
 
 
 @record
@@ -32,12 +32,12 @@ class Arrangements:
     The k-th chiplet stands on the k-th tile that is not empty. The first arrangement leaves all where they are.
 
     Attributes:
-        group: `[K + 1, R, K]` int32, group of places that each chiplet goes to; -1 for chiplets that are not there.
+        group: `[K + 1, R, K]` int32, group of places that each chiplet goes to; -1 for missing chiplets.
         kind: `[K + 1, R]` int32 in 0..R-1, class of an arrangement: all of a class have the same latency.
         there: `[K + 1, R]` bool, the arrangement exists.
         place_group: `[K + 1, K]` int32, group of each place: places of a group use the same resources.
-        load: `[K + 1, G, C]` float, cycles that a byte of a chiplet of the group keeps each resource busy; 0 where it
-            does not use it.
+        load: `[K + 1, G, C]` float, cycles for which a byte of a chiplet of the group keeps each resource busy; 0 for
+            resources that the group does not use.
     """
 
     group: jax.Array
@@ -48,10 +48,10 @@ class Arrangements:
 
 
 def arrangements(package: Package) -> tuple[Arrangements, ...]:
-    """The arrangements of a package, for few, some and all chiplets (`_SIZES`), on the host.
+    """The arrangements of a package, in tables for few, more and all chiplets (`_SIZES`), computed on the host.
 
-    All of them where there are no more than 4,096 (up to nine chiplets on the default package); of more chiplets the
-    present one, all that exchange two chiplets, and random ones, the same in every search.
+    All arrangements where there are at most 4,096 (up to nine chiplets on the default package). For more chiplets the
+    present one, exchanges of two chiplets, and random ones, the same in every search.
     """
     tables: Any = jax.device_get(package.tables)
     tiles = np.shape(tables.interface_of)[1]
@@ -70,7 +70,7 @@ def arrangements(package: Package) -> tuple[Arrangements, ...]:
 
 
 def _padded(known: list[tuple[np.ndarray, ...]], resources: int) -> Arrangements:
-    """Arrangements of 1 to K chiplets: divisions `[rows, n]`, their classes `[rows]`, and loads `[groups, C]`."""
+    """One table from divisions `[rows, n]`, their classes `[rows]` and loads `[groups, C]` of n = 1 to K chiplets."""
     chips = len(known)
     most, groups = max(len(rows) for rows, *_ in known), max(len(load) for *_, load in known)
     group, kind = np.full((chips + 1, most, chips), -1), np.zeros((chips + 1, most))
@@ -85,12 +85,12 @@ def _padded(known: list[tuple[np.ndarray, ...]], resources: int) -> Arrangements
 
 
 def _divisions(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """`[rows, n]` int, groups of n chiplets: `group` first, then all other orders of it, or a sample of them."""
+    """`[rows, n]` int, groups of n chiplets: `group` first, then all its other permutations, or a sample of them."""
     sizes = np.bincount(group)
     number = math.factorial(len(group)) // math.prod(math.factorial(int(size)) for size in sizes)
     if number <= _MOST:
         rows = np.zeros((1, 0), int)
-        for _ in group:  # each row once more for every group that has a place left
+        for _ in group:  # repeats each row for every group that has a place left
             left = sizes - np.stack([(rows == g).sum(axis=1) for g in range(len(sizes))], axis=1)
             row, following = np.nonzero(left)
             rows = np.concatenate([rows[row], following[:, None]], axis=1)
@@ -109,14 +109,14 @@ def _swapped(group: np.ndarray, i: int, j: int) -> np.ndarray:
 
 
 def _classes(rows: np.ndarray, uses: np.ndarray, bandwidth: np.ndarray) -> np.ndarray:
-    """`[rows]` int, the class of each arrangement: which sets of chiplets share a resource of which bandwidth.
+    """`[rows]` int, the class of each arrangement: which sets of chiplets share resources of which bandwidth.
 
     Args:
         rows: `[rows, n]`, group of each chiplet.
         uses: `[G, C]` bool.
         bandwidth: `[C]` float.
     """
-    # The chiplets on a resource as the bits of a number. Resources of one bandwidth may change places.
+    # The chiplets on a resource are the bits of a number. Resources of equal bandwidth are interchangeable.
     sets = (uses[rows].astype(np.int64) << np.arange(rows.shape[1])[:, None]).sum(axis=1)
     same = [np.sort(sets[:, bandwidth == width], axis=1) for width in np.unique(bandwidth)]
     return np.unique(np.concatenate(same, axis=1), axis=0, return_inverse=True)[1].reshape(-1)

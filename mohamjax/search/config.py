@@ -1,4 +1,4 @@
-"""Settings of the co-optimiser: sizes, rates of operators, what is minimised."""
+"""Settings of the co-optimiser: sizes, rates of operators, objectives."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from mohamjax.schedule.own_measures import Limit
 class Rates:
     """Probabilities of the operators, all traced: a sweep over them does not recompile.
 
-    Crossovers apply once per pair and the other operators once per individual, except that with
-    `MohamConfig.rate_unit = "layer"` scheduling, mapping and assignment mutation apply with their probability to
-    every layer, and on average to `least_layers` of a design at least unless it is 0: on five layers 0.001 each would
-    change next to nothing.
+    Crossovers apply once per pair and the other operators once per individual. Only with
+    `MohamConfig.rate_unit = "layer"`, scheduling, mapping and assignment mutation apply to every layer with their
+    probability, which, unless 0, is raised so that on average at least `least_layers` of a design mutate: with 0.001
+    each, five layers would hardly ever change.
     """
 
     scheduling_crossover: jax.typing.ArrayLike = 0.3
@@ -67,47 +67,46 @@ class MohamConfig:
         population: individuals per generation.
         generations: most generations.
         immigrants: random individuals added to each generation, as a share of the population.
-        archive: most designs kept while it searches; beyond it the front is thinned.
-        front: most designs in the end; of more those stay that keep most of the hypervolume.
-        survival: what decides within the first front, and what a full archive keeps: `hypervolume`, in the search's box
-            (`emo.exclusive`), or crowding distance alone, `crowding`. Where one number is minimised it is the latter.
+        archive: most designs kept during the search; beyond that the front is thinned.
+        front: most designs in the result; of more, those stay that keep most of the hypervolume.
+        survival: what decides within the first front and in a full archive: `hypervolume` in the search's box
+            (`emo.exclusive`), or `crowding` distance alone, which is always used where a single number is minimised.
         genes: `plans` to search chiplets and let list scheduling place and map the layers (`search.plans`), `layers`
-            to move single layers with MOHaM's operators, chiplets being known by their tiles, or `instances` to do so
-            with MOHaM's own chromosome and crossover (`search.instances`).
-        islands: populations that evolve side by side, each from its own random numbers; their archives are merged in
+            to move single layers with MOHaM's operators, where tiles identify chiplets, or `instances` to do so with
+            MOHaM's own chromosome and crossover (`search.instances`).
+        islands: populations that evolve side by side, each with its own random numbers; their archives are merged in
             the end.
-        migration: generations after which the best of every island join the next one, in the places of its random
-            immigrants; 0 for never.
+        migration: generations after which the best of every island replace the random immigrants of the next one;
+            0 for never.
         objectives: two or three measures that span the front (`schedule.measures`): `latency`, `energy`, `area`,
             `latency:NETWORK`, `lateness` (the worst), `missed` (deadlines), `weighted-latency`, `period` and `idle`
-            (of frames in flight).
-            An objective of your own is an `Objective` among them.
-        limits: limits of your own, each a `Limit`, beside those of the requirements.
-        periods: of the slowest network, whose frames are in flight where that is measured; 2 or more.
-        objective: `front` for the Pareto front of all objectives, or one number that selection minimises: one of
-            `objectives`, or `product` (weighted, `DesignSpace.weights`). The archive keeps the front of what was seen
-            in any case.
-        scale: `log` to measure crowding and hypervolumes on the logarithms of the objectives, which fronts over orders
-            of magnitude need, or `linear`.
-        rate_unit: `layer` or `individual`: what the scheduling, mapping and assignment mutation rates count.
+            (of frames in flight). An `Objective` among them is one that you define yourself.
+        limits: limits that you define yourself, each a `Limit`, beside those of the requirements.
+        periods: periods of the slowest network that are scheduled for measures of frames in flight; 2 or more.
+        objective: `front` for the Pareto front of all objectives, or a single number that selection minimises: one of
+            `objectives`, or `product` (weighted, `DesignSpace.weights`). The archive always keeps the front of all
+            evaluated designs.
+        scale: `log` to measure crowding and hypervolumes on the logarithms of the objectives, for fronts that span
+            orders of magnitude, or `linear`.
+        rate_unit: whether scheduling, mapping and assignment mutation rates are per `layer` or per `individual`.
         seeded: start from list schedules on homogeneous and mixed packages, which pays off where layers are searched.
-        seed_batches: populations of list schedules that are evaluated before the first generation, at most: the first
-            population is what survives of all of them. Where there are more, estimates choose.
-        stop: `generations`, or `stability` for Roudenko and Schoenauer's rule as well.
+        seed_batches: most populations of list schedules that are evaluated before the first generation; the first
+            population is selected from all of them. Of more list schedules, those with the best estimates are taken.
+        stop: `generations`, or `stability` to apply Roudenko and Schoenauer's rule as well.
         window: generations that the rule looks back on.
-        delta: its threshold.
-        end_batches: batches of plans with at most one change that are tried after the last generation, of designs at
-            the fast end of the front (`search.finish`). Only where plans are searched, for a front over latency and
-            area among others; elsewhere nothing is tried.
-        end_rounds: rounds of closing the front over places after that, at most: they end when no design that stands for
+        delta: threshold of the rule.
+        end_batches: batches of plans with at most one change that are tried after the last generation, for designs at
+            the fast end of the front (`search.finish`). Only where plans are searched and latency and area are among
+            the objectives of a front.
+        end_rounds: most rounds of closing the front over places after that: they end when no design that stands for
             the front is dominated by one with other places for its chiplets, or with one chiplet less
             (`search.places`). Only where plans are searched; 0 for none.
-        end_orders: rounds of ordering the layers of the result's designs so that networks other than the last are
-            ready earlier, at most (`search.ordering`); 0 for none.
-        result: `archive`: the front of all that was evaluated; or `population`: that of the last population, as MOHaM
-            has it, with the archive beside it.
-        orders: random topological orders that random individuals draw from.
-        chunk: generations of one call of the jitted step; progress is reported between calls.
+        end_orders: most rounds of ordering the layers of the result's designs so that networks other than the last are
+            ready earlier (`search.ordering`); 0 for none.
+        result: `archive` for the front of all evaluated designs, or `population` for that of the last population, as in
+            MOHaM, with the archive beside it.
+        orders: number of random topological orders that random individuals draw from.
+        chunk: generations per call of the jitted step; progress is reported between calls.
     """
 
     population: int = 200
@@ -196,7 +195,7 @@ class MohamConfig:
 
 
 def _check_limits(config: MohamConfig) -> None:
-    """Complains about what is no limit, and makes a tuple of them."""
+    """Checks the limits of a user's own, and makes a tuple of them in `config`."""
     limits = (config.limits,) if isinstance(config.limits, Limit) else config.limits
     if not isinstance(limits, tuple | list) or not all(isinstance(limit, Limit) for limit in limits):
         remedy = "give mj.Limit(name, value, most), one or several; limits on latency, energy and area are requirements"
@@ -209,18 +208,18 @@ def _check_limits(config: MohamConfig) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class RemapConfig:
-    """How a search maps layers again on the chiplets that it came to use (`search.remap`); static.
+    """How a search maps layers again on chiplets of its front (`search.remap`); static.
 
     Attributes:
-        every: generations from one round to the next; 0 has no rounds while the search goes on.
-        polish: most rounds after the last generation, each with `settle` generations; they end when one of them raises
-            the hypervolume by less than a ten-thousandth.
-        settle: generations after each of those.
-        chiplets: chiplets that stand for those of the front, and are mapped on.
-        entries: mappings that sets may grow by, in all rounds together.
-        generations: of the mapper, instead of its own number; 0: its descent alone, from the mappings of the sets that
-            are best on a chiplet.
-        descent: rounds of the mapper's descent in that mapping again.
+        every: generations from one round to the next; 0 for no rounds during the search.
+        polish: most rounds after the last generation, each followed by `settle` generations; they end when one of them
+            raises the hypervolume by less than a ten-thousandth.
+        settle: generations after each round of polishing.
+        chiplets: most chiplets to map on, which stand for those of the front.
+        entries: mappings by which a set may grow in all rounds together.
+        generations: of the mapper in a round, instead of its own number; 0 to run its descent alone, from the mappings
+            of the sets that are best on a chiplet.
+        descent: rounds of the mapper's descent in a round.
     """
 
     every: int = 100
@@ -233,7 +232,7 @@ class RemapConfig:
 
     @property
     def maps_again(self) -> bool:
-        """Whether there are rounds at all."""
+        """Whether there are any rounds."""
         return bool(self.every or self.polish)
 
     def __post_init__(self) -> None:

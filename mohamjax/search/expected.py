@@ -1,4 +1,4 @@
-"""What a search will take, roughly, from sizes alone."""
+"""Estimates the cost of a search from sizes alone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mohamjax.search.settings import Settings
 
 @dataclasses.dataclass(frozen=True)
 class ExpectedCost:
-    """What a search will take, roughly.
+    """The estimated cost of a search.
 
     Attributes:
         mappings: mappings that the layer mapper evaluates.
-        designs: designs that the co-optimiser evaluates, at most: there may be fewer list schedules.
-        seconds: on two cores, without compiling.
-        compile_s: what compiling adds on two cores where no program is cached.
-        memory_MB: of the process: Python, JAX and compiled programs, and the largest arrays together.
+        designs: most designs that generations evaluate (there may be fewer list schedules); without the search's end.
+        seconds: time on two cores, without compiling.
+        compile_s: seconds that compiling adds on two cores where no program is cached.
+        memory_MB: memory of the process: Python, JAX, compiled programs and the largest arrays.
     """
 
     mappings: int
@@ -30,20 +30,20 @@ class ExpectedCost:
 
 
 # Two cores of a shared server (`mohamjax search --json`, experiments/bench_mapper.py): 58,000 to 86,000 mappings/s,
-# 12,000 designs/s of 176 layers. Compiling takes much the same for every scenario.
+# 12,000 designs/s of 176 layers. Compile times hardly depend on the scenario.
 _MAPPINGS_PER_S = 7e4
 
 
 _LAYER_EVALUATIONS_PER_S = 2e6
 
 
-_RUNS = 0.65  # share of the layers that some chiplet of a front runs (ar-vr), which mapping again counts with
+_RUNS = 0.65  # mapping again: share of the layers that a chiplet of a front runs (ar-vr)
 
 
-_DESCENDED = 31  # neighbours that a round of a descent from known mappings finds for a problem (ar-vr)
+_DESCENDED = 31  # mapping again: neighbours per round of a descent from known mappings, for a problem (ar-vr)
 
 
-_DESCENDED_PER_S = 2.5e4  # fewer than those of a search: most places of their batches are empty
+_DESCENDED_PER_S = 2.5e4  # less than in a search, as most places of their batches are empty
 
 
 _FINISH_S = 8.0  # the front in double precision, its bounds, figures and files
@@ -56,11 +56,11 @@ _BASE_MB = 1900.0  # searches of 128 to 1,024 designs take 1,600 to 2,000 (exper
 
 
 def expected_cost(problem: DesignProblem, pairs: int, settings: Settings) -> ExpectedCost:
-    """Estimates what a search will take, from sizes alone.
+    """Estimates the cost of a search from sizes alone.
 
     Args:
         problem: the problem.
-        pairs: (unique layer, template) problems of the mapper.
+        pairs: number of (unique layer, template) problems of the mapper.
         settings: settings of the search.
     """
     application = problem.application
@@ -81,7 +81,7 @@ def expected_cost(problem: DesignProblem, pairs: int, settings: Settings) -> Exp
             descended = again * _DESCENDED * remap.descent
         entries += remap.entries
     designs = batches * offspring
-    if of_frames(moham.objectives):  # a design's timeline has the jobs of all frames in flight besides
+    if of_frames(moham.objectives):  # a timeline also has the jobs of all frames in flight
         layers += len(frame_jobs(application, moham.periods).layer)
     mapping_s = mappings / _MAPPINGS_PER_S + descended / _DESCENDED_PER_S
     # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.

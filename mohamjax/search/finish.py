@@ -1,9 +1,9 @@
 """The end of a search of plans, after its last generation: descent at the fast end of the front, refitting, closing.
 
-Survival by hypervolume keeps next to no designs that are as fast as the fastest and smaller, as these add next to no
-volume; but users who ask for the fastest design want these. Plans with single changes find them: of a few designs
-near that end, `MohamConfig.end_batches` batches, each from what the archive holds by then. Last the front is closed
-over places (`search.places`).
+Survival by hypervolume keeps hardly any designs that are nearly as fast as the fastest one but smaller, as these add
+little volume; but users who ask for the fastest design want these. Descent finds them: `MohamConfig.end_batches`
+batches of plans with single changes, each made from a few designs near that end of the archive. Then the designs are
+refitted, and at last the front is closed over places (`search.places`).
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from mohamjax.search.plan_operators import PlanRates, completed, neighbour
 from mohamjax.search.plans import Plan, Planned, plan_of, refit
 
 _AS_FAST = 1.005
-"""Latency, in that of the fastest design, up to which the smaller design is the better one."""
+"""Latency, relative to the fastest design, up to which designs count as equally fast, and smaller ones as better."""
 
 _BAND = 1.05
-"""Latency up to which designs are changed: what is a little too slow may become as fast by growing."""
+"""Relative latency up to which designs are changed: one that is a little too slow may become as fast by growing."""
 
 _STARTS = 10
-"""Designs that are changed in a batch."""
+"""Designs per island that are changed in a batch."""
 
 _DRAWS = 2**30
-"""Random numbers of the first batch; no search has so many generations."""
+"""Number of the first batch's random draw, above that of any generation."""
 
 
 def descents(config: MohamConfig) -> int:
-    """Batches of descent that a search of plans ends with: none but for fronts over latency and area."""
+    """Batches of descent at the end of a search of plans: 0 unless it searches a front with latency and area."""
     both = config.objective == "front" and {"latency", "area"} <= set(config.objectives)
     return config.end_batches if both else 0
 
@@ -59,19 +59,19 @@ def finishing(
     devices: Devices | None = None,
     told: Callable[[Closing], None] = lambda _: None,
 ) -> Iterator[SearchState]:
-    """A search of plans as it ends, batch by batch: descent (`descents`), refitting, closing over places.
+    """Runs the end of a search of plans batch by batch: descent (`descents`), refitting, closing over places.
 
-    The first two by the program of the search's generations. Refitted (`plans.refit`) are the designs of the archives,
-    under each weight: what they leave unused of their chiplets is then used, whatever weights their plans had. Whoever
-    stops in between has the state of the batches done.
+    Descent and refitting run the program of the search's generations. The designs of the archives are refitted
+    (`plans.refit`) under each weight, so that they use hardware that their plan's weights left unused. A caller that
+    stops early has the state after the batches done.
 
     Args:
-        state: at the end of a search, whole.
+        state: at the end of a search, gathered.
         space: its problem.
         config: its settings.
-        rates: those of the search; they decide nothing here, but their program is there.
+        rates: those of the search; without effect here, but the program takes them.
         devices: on which the state lies, see `search.generations.generations_of`.
-        told: called with how far closing has come, after each of its batches.
+        told: called with the progress of closing, after each of its batches.
 
     Yields:
         The state after each batch, on the devices of the search.
@@ -96,7 +96,7 @@ def finishing(
             state = tried(state, _refit_all(batch, np.int32(weight), space))
             yield state
     if config.end_rounds:
-        # On one device: every process does it by itself, and all come to the same.
+        # On one device: every process does this by itself, with the same result.
         for closer, done in closing(gathered(state, devices), space, config, problem):
             told(done)
             yield closer if devices is None else _spread(closer, devices, config.islands)
@@ -116,7 +116,7 @@ def finished(
 
 
 def _spread(state: SearchState, devices: Devices, islands: int) -> SearchState:
-    """A whole state on the devices, as generations leave it there."""
+    """A gathered state, put on the devices as generations leave it there."""
     return devices.split(state) if islands > 1 else devices.copied(state)
 
 
@@ -124,12 +124,12 @@ def _spread(state: SearchState, devices: Devices, islands: int) -> SearchState:
 def _neighbours(
     state: SearchState, space: DesignSpace, number: jax.Array, *, population: int, columns: tuple[int, int]
 ) -> Plan:
-    """Plans `[I, P, ...]` with single changes, of designs at the fast end of every island's archive.
+    """Plans `[I, P, ...]` with single changes, made from designs at the fast end of every island's archive.
 
     Args:
         state: of a search of plans.
         space: its problem.
-        number: `[]` int32, of the batch.
+        number: `[]` int32, number of the batch.
         population: P.
         columns: of latency and area among the objectives.
     """
@@ -147,15 +147,15 @@ def _neighbours(
 
 
 def fast_end(latency: jax.Array, area: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The smallest of the designs that are as fast as the fastest, and the next ones that are smaller and slower.
+    """The smallest of the designs that count as fast as the fastest, and the next ones that are smaller and slower.
 
     Args:
         latency: `[A]` float, inf where there is no design.
         area: `[A]` float.
 
     Returns:
-        `[_STARTS]` int, rows, and `[_STARTS]` bool, the first of them that mean something. None does where there is no
-        design at all.
+        `[_STARTS]` int, rows, and `[_STARTS]` bool, which of them are valid: the first ones, or none where there is no
+        design.
     """
     best = jnp.min(latency)
     near = (latency <= best * _BAND) & jnp.isfinite(latency)
@@ -171,12 +171,12 @@ def fast_end(latency: jax.Array, area: jax.Array) -> tuple[jax.Array, jax.Array]
 
 @jit_o1
 def _refit_all(individuals: Planned, weight: jax.Array, space: DesignSpace) -> Planned:
-    """Individuals `[I, P, ...]` refitted."""
+    """Individuals `[I, P, ...]` refitted under a weight."""
 
     def one(individual: Planned) -> Planned:
         design = refit(individual.design, weight, space.genetics, space.plans)
         made = plan_of(design, space.genetics, space.plans)
-        # The weight of the refitted design, so that its plan can be decoded for other networks.
+        # The plan gets the weight of the refitted design, so that it can be decoded for other networks.
         own = jnp.full_like(made.plan.weight, weight)
         return dataclasses.replace(made, plan=dataclasses.replace(made.plan, weight=own, thrift=individual.plan.thrift))
 

@@ -1,4 +1,4 @@
-"""Mapping onto a machine that exists: an architecture with its own energies as a template that has one size."""
+"""Mapping onto an existing machine: makes a template of a single size from an architecture with its own energies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mohamjax.hardware import Architecture, Component, Dataflow, Level, Mac, Tem
 def template_of(architecture: Architecture, dataflows: Sequence[Dataflow]) -> Template:
     """An architecture as a template, for `MapperConfig(fixed=True)`.
 
-    Energies and areas are those of the architecture, whatever technology goes with the template.
+    Energies and areas are those of the architecture; the technology does not change them.
 
     Args:
         architecture: a machine whose outermost level is its off-chip memory.
-        dataflows: what its loops may be, per layer type; one rule per level, innermost first.
+        dataflows: constraints on its loops, per layer type; one rule per level, innermost first.
 
     Raises:
-        ValueError: an update costs another energy than a fill there, which no template can say.
+        ValueError: fills and updates of the architecture differ in energy, which a template cannot express.
     """
     if architecture.machine.update_energy is not None:
         raise ValueError(f"{architecture.name}: templates have one energy for fills and updates")

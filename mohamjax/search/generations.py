@@ -1,7 +1,7 @@
-"""The generations of a search, one call of a compiled program after the other, and what enters them between calls.
+"""The generations of a search as calls of a compiled program, and the individuals that enter between calls.
 
-Individuals that were bred elsewhere replace `state.candidates`, so that the compiled generation evaluates them, lets
-them compete for survival, and archives them.
+Individuals made elsewhere replace `state.candidates`: the compiled generation then evaluates them, lets them compete
+for survival, and archives them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from mohamjax.search.remap import Remapper
 from mohamjax.search.spread import SpreadGenerations
 
 _LONG = 250_000
-"""Designs of a search from which on its generations are compiled for speed."""
+"""A search that evaluates more designs than this has its generations compiled for speed."""
 
 
 def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:
-    """The program of a search's generations: `generations` where it evaluates so many designs that its speed pays.
+    """The program of a search's generations: a fast one for long searches, else one that compiles sooner.
 
     Args:
         config: settings.
@@ -51,7 +51,7 @@ def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:
 
 
 def program_of(config: MohamConfig, problem: Problem, devices: Devices | None) -> Callable[..., Any]:
-    """That program with its static arguments.
+    """The program of `generations_of` with its static arguments.
 
     Args:
         config: settings.
@@ -66,25 +66,25 @@ def program_of(config: MohamConfig, problem: Problem, devices: Devices | None) -
 
 
 def sizes_of(config: MohamConfig) -> Sizes:
-    """Sizes of each island of a search."""
+    """The sizes of each island of a search."""
     return Sizes(population=config.population, immigrants=config.immigrant_count, archive=config.archive)
 
 
 opening = jit_o0_plain_loops(start, static_argnames=("problem", "islands", "sizes"))
-"""The state before the first generation, all candidates random."""
+"""The state before the first generation; all its candidates are random."""
 
 
 def entered(
     state: SearchState, candidates: Any, space: DesignSpace, rates: Any, program: Callable[..., Any]
 ) -> SearchState:
-    """The state after individuals took part in survival and archive; generations are not counted.
+    """The state after individuals took part in survival and archive; this does not count as a generation.
 
     Args:
         state: of the search.
         candidates: individuals `[I, N, ...]`, N the population and the immigrants (`as_candidates`).
         space: the search's problem.
         rates: float32 arrays, with which the state's next candidates are bred.
-        program: of `program_of`.
+        program: from `program_of`.
     """
     waiting = dataclasses.replace(state, candidates=candidates)
     return program(waiting, space, rates, np.int32(1), np.bool_(False))[0]
@@ -93,14 +93,14 @@ def entered(
 def random_candidates(
     key: jax.Array, space: DesignSpace, config: MohamConfig, problem: Problem, number: int = 0
 ) -> Any:
-    """Random individuals `[I, N, ...]`: the first population, and the immigrants of a number (`loop.start`).
+    """Random individuals `[I, N, ...]`: the first population, and immigrants of a numbered draw (`loop.start`).
 
     Args:
-        key: typed key; every island makes its own of it.
+        key: typed key, from which every island derives its own.
         space: the search's problem.
         config: settings.
         problem: as in `program_of`.
-        number: of the immigrants; 0 those of the first population.
+        number: of the immigrants' draw; 0 for the immigrants of the first population.
     """
     first = opening(key, space, np.int32(number), problem=problem, islands=config.islands, sizes=sizes_of(config))
     return first.candidates
@@ -108,7 +108,7 @@ def random_candidates(
 
 @functools.partial(jit_o0_plain_loops, static_argnames="population")
 def as_candidates(batch: Any, drawn: Any, *, population: int) -> Any:
-    """Individuals `[I, K, ...]`, K <= P, as candidates `[I, N, ...]`: with them random ones up to P, and immigrants.
+    """Individuals `[I, K, ...]`, K <= P, as candidates `[I, N, ...]`, filled up with random ones and immigrants.
 
     Args:
         batch: the individuals.
@@ -127,7 +127,7 @@ def archived(state: SearchState) -> list[Planned]:
     """The individuals of the archives as batches `[I, P, ...]`; empty slots hold individuals of the population.
 
     Args:
-        state: of a search of plans, whole.
+        state: of a search of plans, gathered.
 
     Returns:
         As many batches as the slots of an archive need.
@@ -155,16 +155,15 @@ def decode_all(plans: Plan, space: DesignSpace) -> Planned:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What the search tells between calls of the jitted step.
+    """What the search reports between calls of the jitted step.
 
     Attributes:
         generation: generations done.
         evaluations: designs evaluated so far.
-        fresh_evaluations: those of this process (a resumed search has done others before).
-        seconds: since the search started, compile time apart.
-        step_s: seconds of the last call of the step, without those of mapping again before it.
-        rounds_s: seconds that the rounds of mapping again that are left may take, if they take as long as the last
-            one; 0 before the first.
+        fresh_evaluations: designs evaluated in this process (a resumed search has evaluated others before).
+        seconds: since the search started, without compile time.
+        step_s: seconds of the last call of the step, without mapping again before it.
+        rounds_s: estimated seconds of the remaining rounds of mapping again, from the last one; 0 before the first.
         compile_s: seconds spent in compiling.
         hypervolume: of the archive, in [0, 1] on log axes, per generation of the last call.
         front_size: designs in the archive, per generation of the last call.
@@ -189,8 +188,8 @@ class Progress:
 class Generations:
     """The generations of a search: `for state, progress in Generations(key, space, config): ...`.
 
-    The state is yielded after every few generations, and lies on the devices (`Devices.whole` fetches it); generation 0
-    is the first population. The caller may stop at any yield and has a complete state. One compile serves all
+    Yields the state after every few generations; it lies on the devices (`Devices.whole` fetches it). Generation 0 is
+    the first population. Every state that is yielded is complete, so the caller may stop at any. One compile serves all
     generations, seeds and rates, and every problem of the same sizes (padded layers, unique layers, templates, widest
     fan-in and fan-out). Yields nothing where a resumed search has nothing left to do.
 
@@ -199,15 +198,15 @@ class Generations:
         space: the problem, over the tables so far.
         config: settings.
         rates: operator probabilities, of the kind that the genes need; default `PlanRates()` or `Rates()`.
-        seeds: first individuals `[K, ...]`, any number: all are evaluated, and the first population is what survives.
+        seeds: initial individuals `[K, ...]`, any number: all are evaluated, and the first population is selected from
+            them.
         resume: a state to go on from instead of a first population.
-        history: rows of the generations before it, whose `stability` the stop rule looks back on.
-        announce: called with a line before each compile.
+        history: rows of the generations before `resume`, whose `stability` the stop rule looks back on.
+        announce: called with a line before each compile and round of mapping again.
         projects: as in `genetic_problem`.
         problem: what is searched instead of `genetic_problem`, for instance with other operators.
-        remapper: maps layers again when its schedule says so, on chiplets of the front; the plans of the archive are
-            then decoded and evaluated anew. Only where `config.genes` are plans. The search ends when the remapper
-            does.
+        remapper: maps layers again on chiplets of the front, by its schedule; the plans of the archive are then decoded
+            and evaluated again. Only for searches of plans. The search then ends with the remapper's last generation.
         devices: on which the search is spread, see `search.spread`; None for JAX's default device.
         state: after the generations so far; None before `begin`.
     """
@@ -228,7 +227,7 @@ class Generations:
     state: SearchState | None = dataclasses.field(default=None, init=False)
 
     def __iter__(self) -> Iterator[tuple[SearchState, Progress]]:
-        """Goes from the beginning to the end."""
+        """Runs the search from the beginning to the end."""
         self.begin()
         while not self.done:
             if self.remap_due:
@@ -236,7 +235,7 @@ class Generations:
             yield self.step()
 
     def begin(self) -> None:
-        """Compiles, and draws the first population."""
+        """Compiles, draws the first population, and evaluates all batches of seeds but the last."""
         config, seeds = self.config, self.seeds
         rates = self.rates or (PlanRates() if config.genes == "plans" else Rates())
         self._rates = jax.tree.map(np.float32, rates)
@@ -254,7 +253,7 @@ class Generations:
                 self.key, self.space, np.int32(0), problem=problem, islands=config.islands, sizes=sizes_of(config)
             )
         self.announce(f"compiling the generation of {config.population} designs")
-        # No generations: this compiles, or finds the program of an earlier search of the same shapes.
+        # Running 0 generations compiles, or finds the program of an earlier search of the same shapes.
         self._program = program_of(config, problem, self.devices)
         jax.block_until_ready(self._program(state, self.space, self._rates, np.int32(0), np.bool_(True)))
         self._compile_s = time.perf_counter() - self._began
@@ -262,7 +261,7 @@ class Generations:
         self._begun = self._told = int(state.population.generation[0])
         if self.resume is None:
             if seeds is not None:
-                # The first population is what survives of all that was given; the last batch waits for its evaluation.
+                # The first population is selected from all seeds; generation 0 evaluates the last batch.
                 *before, last = _batches(self.key, seeds, self.space, config, problem)
                 for batch in before:
                     state = self._entered(state, batch)
@@ -275,7 +274,7 @@ class Generations:
 
     @property
     def end(self) -> int:
-        """Generations of the whole search, at most."""
+        """Most generations of the whole search."""
         return self.config.generations if self.remapper is None else self.remapper.end
 
     @property
@@ -286,7 +285,7 @@ class Generations:
 
     @property
     def remap_due(self) -> bool:
-        """Whether layers are mapped again before the next generation."""
+        """Whether layers must be mapped again before the next generation."""
         return self.remapper is not None and self.remapper.due(self._told - 1)
 
     @property
@@ -301,7 +300,7 @@ class Generations:
         return entered(state, batch, self.space, self._rates, self._program)
 
     def remap(self) -> None:
-        """Maps layers again on chiplets of the front, and evaluates the archive's plans anew."""
+        """Maps layers again on chiplets of the front, and evaluates the archive's plans again."""
         assert self.remapper is not None and self.state is not None
         tick = time.perf_counter()
         self.announce(f"mapping again on chiplets of the front, round {self.remapper.rounds + 1}")
@@ -315,9 +314,9 @@ class Generations:
         self._round_s = time.perf_counter() - tick
 
     def step(self) -> tuple[SearchState, Progress]:
-        """Does the generations of one call."""
+        """Runs the generations of one call, and returns the state and the progress."""
         assert self.state is not None
-        # Calls end at multiples of their length, so that a resumed search makes the same ones.
+        # Calls end at multiples of the chunk, so that a resumed search makes the same calls.
         count = min(self.config.chunk - (self._told - 1) % self.config.chunk, self.end + 1 - self._told)
         if self.remapper is not None:
             count = min(count, self.remapper.until_next(self._told - 1))
@@ -327,7 +326,7 @@ class Generations:
             if self._told + n > 1:  # generation 0 is no step
                 self._settled.append(float(value))
             if n < count and self._settled_down():
-                # The rule holds within the call: the same generations again, up to the one that it names.
+                # The rule stopped within the call: the same generations run again, up to the one where it stopped.
                 count = n
                 state, metrics = self._advance(count)
                 break
@@ -372,14 +371,14 @@ def _planned(designs: Design, space: DesignSpace) -> Planned:
 
 @jit_o0_plain_loops
 def _instances(designs: Design, space: DesignSpace) -> Instances:
-    """Designs `[K, ...]` as individuals whose instances are known by the tiles that they stand on first."""
+    """Designs `[K, ...]` as individuals whose identifiers are the tiles on which the instances stand at first."""
     return jax.vmap(instances_of, in_axes=(0, None))(designs, space.genetics)
 
 
 def _batches(key: jax.Array, seeds: Any, space: DesignSpace, config: MohamConfig, problem: Problem) -> Iterator[Any]:
-    """Seeds `[K, ...]` as candidates `[I, N, ...]` of every island, the last filled up with random designs.
+    """Yields seeds `[K, ...]` in batches of candidates `[I, N, ...]`, the same for all islands.
 
-    The last batch is that of generation 0; the immigrants of those before have the numbers before it.
+    Random designs fill up the last batch, which is that of generation 0. The draws of immigrants are numbered up to 0.
     """
     size = config.population
     total = -(-jax.tree.leaves(seeds)[0].shape[0] // size)
@@ -390,7 +389,7 @@ def _batches(key: jax.Array, seeds: Any, space: DesignSpace, config: MohamConfig
 
 
 def _best_island(metrics: Metrics) -> Metrics:
-    """One island's worth from `[n, I]`: the best hypervolume and its front, the last to settle, the best objectives."""
+    """Metrics `[n]` from `[n, I]`: hypervolume and front of the best island, largest stability, smallest objectives."""
     best = np.argmax(metrics.merit, axis=1)
     row = np.arange(len(best))
     values: dict[str, Any] = {
@@ -403,6 +402,6 @@ def _best_island(metrics: Metrics) -> Metrics:
 
 
 def state_like(space: DesignSpace, config: MohamConfig) -> SearchState:
-    """Shapes and dtypes of the search's state, for reading a checkpoint back."""
+    """The search's state as shapes and dtypes, for reading a checkpoint."""
     first = functools.partial(start, problem=genetic_problem(config), islands=config.islands, sizes=sizes_of(config))
     return jax.eval_shape(first, jax.random.key(0), space, np.int32(0))

@@ -1,4 +1,4 @@
-"""A user's own designs as first individuals of a search: their loop nests join the Pareto tables."""
+"""A user's own designs as initial individuals of a search: their loop nests join the Pareto tables."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def inject(
     problem: DesignProblem,
     tables: MappingTables,
 ) -> tuple[MappingTables, Design]:
-    """Adds the loop nests of a file's designs to the tables, and gives the designs as chromosomes over them.
+    """Adds the loop nests of a file's designs to the tables, and returns the designs as chromosomes over them.
 
-    Chiplets are sized by the search, whatever sizes the file states. A nest that the tables hold already is not added
-    again; one that is added stays, dominated or not.
+    The search sizes the chiplets; sizes that the file states are ignored. A nest that the tables hold already is not
+    added again; one that is added stays, dominated or not.
 
     Args:
         file: the designs.
@@ -43,8 +43,8 @@ def inject(
         The larger tables, and `Design` with a leading axis, layers not padded.
 
     Raises:
-        InputError: the file holds a broken design, other networks or another template, or a design that breaks a
-            requirement or does not fit.
+        InputError: the file holds a broken design, other networks or an unknown template, or a design that breaks a
+            requirement, has too many chiplets or has a mapping that does not fit.
     """
     application, resolved, tiles = problem.application, problem.resolved, problem.tiles
     numbers = check_injected(file, application, resolved.templates)
@@ -65,7 +65,7 @@ def inject(
         of_layer = stated[chip]
         mapping = places[unique, of_layer, designs.mapping[i]]
         template = np.full(tiles, -1, np.int32)
-        used = np.unique(chip)  # chiplets without layers are no part of a chromosome
+        used = np.unique(chip)  # a chromosome has no chiplets without layers
         assignment = file.tile[i][chip]
         template[file.tile[i][used]] = numbers[stated[used]]
         template = np.where(resolved.tiles >= 0, resolved.tiles, template)
@@ -82,7 +82,7 @@ def inject(
 
 
 def check_injected(file: DesignFile, application: ApplicationModel, templates: Sequence[Template]) -> np.ndarray:
-    """Complains about designs that cannot join a search, as far as that is known before any mapping is.
+    """Checks that designs can join a search, as far as that is known before layers are mapped.
 
     Args:
         file: the designs.
@@ -90,10 +90,11 @@ def check_injected(file: DesignFile, application: ApplicationModel, templates: S
         templates: the search's templates.
 
     Returns:
-        `[T of the file + 1]` int, the search's number of each template that a design uses; last -1, for empty tiles.
+        `[T of the file + 1]` int, the search's number of each template that a design uses; -1 for the others, and for
+        empty tiles as the last entry.
 
     Raises:
-        InputError: a broken design, other networks, or another template.
+        InputError: a design is broken, the networks are others, or a template is not among those searched.
     """
     for name, reason in zip(file.names, file.reasons, strict=True):
         if reason:
@@ -105,7 +106,7 @@ def check_injected(file: DesignFile, application: ApplicationModel, templates: S
 
 
 def _same_networks(theirs: ApplicationModel, ours: ApplicationModel, source: str) -> None:
-    """Whether both have the same layers in the same order."""
+    """Raises `InputError` unless both have the same layers in the same order."""
 
     def rows(model: ApplicationModel) -> list[tuple[Any, ...]]:
         return [
@@ -124,7 +125,7 @@ def _same_networks(theirs: ApplicationModel, ours: ApplicationModel, source: str
 
 def _template_numbers(file: DesignFile, templates: Sequence[Template]) -> np.ndarray:
     """The search's number of each template of the file, see `check_injected`."""
-    # Another memory makes no other template: the search evaluates the designs with its own.
+    # Templates that differ only in their memory count as equal: the search evaluates the designs with its own memory.
     hashes = [t.content_hash() for t in with_memory(templates, _ANY_MEMORY)]
     theirs = with_memory(file.templates, _ANY_MEMORY)
     numbers, used = np.full(len(file.templates) + 1, -1), np.asarray(file.designs.design.template)
@@ -146,7 +147,7 @@ def _with_nests(
     setup: Setup,
     tables: MappingTables,
 ) -> tuple[MappingTables, np.ndarray]:
-    """The tables with the file's nests, and where each went: `[U, T of the file, M of the file]` int."""
+    """The tables with the file's nests, and the place of each in its set: `[U, T of the file, M of the file]` int."""
     assert file.mappings is not None
     unique, kinds, size = file.mappings.temporal.shape[:3]
     count = np.asarray(tables.count).copy()
@@ -183,7 +184,7 @@ def _with_nests(
 
 
 def _with_levels(nests: Mapping, lacking: int) -> Mapping:
-    """Nests with more padded levels at the outer end (or fewer)."""
+    """Nests with `lacking` more padded levels at the outer end; a negative number removes levels."""
     if lacking <= 0:
         cut = nests.temporal.shape[-2] + lacking
         return jax.tree.map(lambda leaf: leaf[..., :cut, :], nests)
@@ -212,7 +213,7 @@ def _check(
     source: str,
     item: str,
 ) -> None:
-    """Complains about a design that breaks a requirement that no search could mend."""
+    """Raises `InputError` where a design breaks a requirement that every individual must keep."""
     counts = np.bincount(template[template >= 0], minlength=len(resolved.templates))
     pinned = (resolved.pin >= 0) & (resolved.pin != assignment)
     closed = (resolved.tiles == -1) & (template >= 0)

@@ -1,10 +1,10 @@
-"""MOHaM's chromosome as printed: sub-accelerator instances with identifiers apart from their tiles, and its operators.
+"""MOHaM's chromosome as printed, where identifiers of sub-accelerator instances differ from tiles, and its operators.
 
-The operators of `search.operators` move a `Design`, where the number of a tile is all that a chiplet is known by. In
-MOHaM (Section V-B1 and Figure 4) a gene of the hardware genome is an identifier and a template, and its place in the
-genome is the tile. Here the same operators read the tiles of a design as identifiers, and one more array says on which
-tile each identifier stands. So SA crossover matches identifiers, position mutation moves instances without renaming
-them, and an instance that is added comes last on the package. The preset `moham` searches so.
+The operators of `search.operators` work on a `Design`, which identifies a chiplet by the number of its tile. In MOHaM
+(Section V-B1 and Figure 4) a gene of the hardware genome is an identifier and a template, and its place in the genome
+is the tile. Here the same operators take the tiles of a design as identifiers, and another array states on which tile
+each identifier stands. So SA crossover matches identifiers, position mutation moves instances without renaming them,
+and an instance that is added comes last on the package. The preset `moham` uses this chromosome.
 
 Axes: L layers (padded), S tiles, as many as there are identifiers.
 """
@@ -27,10 +27,10 @@ from mohamjax.search import operators
 
 @record
 class Instances(Rows):
-    """An individual as MOHaM has it; with a leading axis, many.
+    """An individual with MOHaM's chromosome; with a leading axis, many.
 
     Attributes:
-        design: the design with identifiers in the place of tiles: `assignment` is the identifier that runs each layer,
+        design: the design with identifiers instead of tiles: `assignment` is the identifier that runs each layer,
             `template` the template of each identifier, -1 where no instance has it.
         tile: `[S]` int32, a permutation: the tile of each identifier. Fixed chiplets have the number of their tile, and
             instances stand on the first of the free tiles.
@@ -49,7 +49,7 @@ class Instances(Rows):
 
 
 def instances_of(design: Design, genetics: Genetics) -> Instances:
-    """A design whose chiplets are known by their tiles, as an individual."""
+    """The individual of a design, whose tiles become the identifiers."""
     tiles = jnp.arange(design.template.shape[0], dtype=jnp.int32)
     return settled(Instances(design=design, tile=tiles), design, genetics)
 
@@ -70,8 +70,8 @@ def settled(before: Instances, design: Design, genetics: Genetics) -> Instances:
 
     Args:
         before: the individual before the operator.
-        design: its design after it.
-        genetics: the problem; chiplets of fixed tiles stay where they are.
+        design: its design after the operator.
+        genetics: the problem; chiplets on fixed tiles stay where they are.
     """
     size = before.tile.shape[0]
     names = jnp.arange(size, dtype=jnp.int32)
@@ -83,7 +83,7 @@ def settled(before: Instances, design: Design, genetics: Genetics) -> Instances:
 
 
 def _on_design(operator: Callable[..., Design]) -> Callable[..., Instances]:
-    """A mutation of designs as one of individuals."""
+    """A mutation of individuals from a mutation of designs."""
 
     def mutation(key: jax.Array, individual: Instances, genetics: Genetics, *more: Any) -> Instances:
         return settled(individual, operator(key, individual.design, genetics, *more), genetics)
@@ -107,7 +107,7 @@ def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Instances:
 
 
 def conform(individual: Instances, genetics: Genetics) -> Instances:
-    """The individual that keeps the demands that single operators do not (`operators.conform`)."""
+    """The individual changed to keep the demands that single operators may break (`operators.conform`)."""
     return settled(individual, operators.conform(individual.design, genetics), genetics)
 
 
@@ -130,11 +130,11 @@ def _crossed(
 
 
 def scheduling_crossover(key: jax.Array, a: Instances, b: Instances, genetics: Genetics) -> tuple[Instances, Instances]:
-    """The genes before a point of a parent's software genome, then all missing genes from the other (Figure 5a).
+    """Takes the genes before a point of a parent's software genome, then all missing genes from the other (Figure 5a).
 
-    A gene is layer, mapping and instance. So a layer of the second part goes to the instance with the identifier that
-    the other parent has it on, with the other's mapping. Where the child has no such instance, or that cannot run the
-    layer, the layer stays where it is; where templates differ the mapping is transformed.
+    A gene is a layer, its mapping and its instance. So a layer of the second part goes to the instance with the
+    identifier that it has in the other parent, with the other's mapping. Where the child has no such instance, or the
+    instance cannot run the layer, the layer stays where it is; where templates differ the mapping is transformed.
     """
     cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
 
@@ -158,14 +158,14 @@ def scheduling_crossover(key: jax.Array, a: Instances, b: Instances, genetics: G
 
 
 def mapping_crossover(key: jax.Array, a: Instances, b: Instances, genetics: Genetics) -> tuple[Instances, Instances]:
-    """Mappings before a point of the order from one parent, the others from the other one (Figure 5d)."""
+    """Takes the mappings before a point of the order from one parent, the others from the other (Figure 5d)."""
     return _crossed(operators.mapping_crossover(key, a.design, b.design, genetics), a, b, genetics)
 
 
 def sa_crossover(key: jax.Array, a: Instances, b: Instances, genetics: Genetics) -> tuple[Instances, Instances]:
     """The parents exchange the instance with a random identifier, and its layers (Figure 5e; `operators.sa_crossover`).
 
-    It takes the tile of the instance that it replaces. Where only one parent has the identifier, the other one gets the
-    instance as its last.
+    An instance takes the tile of the one that it replaces. Where only one parent has the identifier, the other one gets
+    the instance on the last place.
     """
     return _crossed(operators.sa_crossover(key, a.design, b.design, genetics), a, b, genetics)

@@ -1,4 +1,4 @@
-"""Who is told how a search goes."""
+"""The listener that a search tells about its progress."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mohamjax.search.generations import Progress
 
 
 class Listener(Protocol):
-    """Who wants to know how the search goes; every method may do nothing."""
+    """Follows a search; every method may do nothing."""
 
     def announce(self, text: str) -> None:
-        """A step begins, for instance a compile."""
+        """Called when a step begins, for instance a compile."""
 
     def mapping(self, progress: MapperProgress) -> None:
-        """The layer mapper went on."""
+        """Called when the layer mapper has made progress."""
 
     def progress(self, progress: Progress, generations: int) -> None:
-        """Some generations are done, out of `generations`."""
+        """Called when some generations, of `generations` in all, are done."""
 
 
 class Silent:
@@ -36,5 +36,5 @@ class Silent:
 
 
 def heard(listener: Listener | None, devices: DevicesLike) -> Listener:
-    """The listener that is told: the one given, in the process that tells (`devices.is_first`)."""
+    """The given listener in the first process (`devices.is_first`), else a silent one."""
     return Silent() if listener is None or not is_first(devices) else listener

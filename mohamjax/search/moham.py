@@ -1,7 +1,7 @@
-"""MOHaM: what varies and evaluates a generation of designs (MOHaM, Sections V-B and V-C).
+"""MOHaM: how a generation of designs is varied and evaluated (MOHaM, Sections V-B and V-C).
 
-The operators of `search.operators` and `search.plan_operators` and the evaluation of `schedule.design`, as the
-`Problem` that the generation loop of `emo.loop` runs.
+Makes the `Problem` that the generation loop of `emo.loop` runs, from the operators of `search.operators` and
+`search.plan_operators` and the evaluation of `schedule.design`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from mohamjax.search.plans import Planned
 
 
 Layered = TypeVar("Layered", Design, Instances)
-"""What a search of layers moves."""
+"""An individual of a search of layers."""
 
 _MOVES: dict[str, Any] = {"layers": operators, "instances": instances}
-"""The operators of a kind of genes, by the same names."""
+"""The module of operators for each kind of genes; their functions have the same names."""
 
 
 def _vary(
@@ -52,7 +52,7 @@ def _vary(
     per_layer: bool,
     projects: bool,
 ) -> tuple[Layered, Layered]:
-    """Crossovers of a pair, then the mutations of each child, each with its probability."""
+    """The two children of a pair: crossovers, then the mutations of each child, each with its probability."""
     genetics, moves = space.genetics, _MOVES[genes]
     cross_key, mutate_key = jax.random.split(key)
     crossovers = (
@@ -65,7 +65,7 @@ def _vary(
         crossed = operator(use_key, a, b, genetics)
         happens = jax.random.bernoulli(coin_key, rate)
         a, b = jax.tree.map(lambda new, old, h=happens: jnp.where(h, new, old), crossed, (a, b))
-    # Both children as one batch, so that the mutations are compiled once.
+    # Both children in one batch, so that the mutations are compiled once.
     both = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
     mutate = functools.partial(_mutate, genetics=genetics, rates=rates, genes=genes, per_layer=per_layer)
     both = jax.vmap(mutate)(jax.random.split(mutate_key), both)
@@ -116,7 +116,7 @@ def _mutate(
 
 
 def _swaps(key: jax.Array, design: Layered, genetics: Genetics, rate: jax.typing.ArrayLike, genes: str) -> Layered:
-    """Scheduling mutation at a rate per layer: as many swaps one after the other as layers were drawn."""
+    """Scheduling mutation at a rate per layer: draws layers, and makes as many swaps one after the other."""
     count_key, swap_key = jax.random.split(key)
     drawn = jax.random.bernoulli(count_key, rate, design.order.shape)
     number = jnp.sum(drawn & genetics.real)
@@ -128,7 +128,7 @@ def _swaps(key: jax.Array, design: Layered, genetics: Genetics, rate: jax.typing
 
 
 def log_hypervolume(objectives: jax.Array, space: DesignSpace) -> jax.Array:
-    """Share of the box between ideal and reference point that a front dominates, on log axes.
+    """Share of the box between the ideal and reference points that a front dominates, on log axes.
 
     Args:
         objectives: `[N, M]` float, with the offsets of `schedule.measures`; rows of +inf are ignored.
@@ -151,11 +151,11 @@ def violation(
 ) -> jax.Array:
     """By how much a design breaks the user's limits, `[]` float, 0 where it keeps them all.
 
-    Sum of the logarithms of the factors by which limits are exceeded, and of the chiplets too few or too many. What
-    single precision cannot tell from the limit (a hundred-thousandth) is not beyond it.
+    The sum of the logarithms of the factors by which limits are exceeded, and of the number of chiplets too few or too
+    many. An excess that single precision cannot tell from none (a hundred-thousandth) does not count.
 
     Args:
-        objectives: `[3]` float; of several application models `[A, 3]`, and every one has to keep the limits.
+        objectives: `[3]` float; `[A, 3]` for several application models, each of which must keep the limits.
         design: the design.
         space: the problem.
         users: what the users of the networks get, for limits on that (`schedule.tenants.tenant_excess`).
@@ -179,22 +179,22 @@ def violation(
 
 
 def _fitness(objectives: jax.Array, space: DesignSpace, *, scalar: bool, log: bool) -> jax.Array:
-    """What selection minimises of objectives `[..., M]`: see `MohamConfig.objective` and `scale`."""
+    """What selection minimises, `[..., M]`, or `[..., 1]` if `scalar`: see `MohamConfig.objective` and `scale`."""
     if scalar:
         values = jnp.sum(space.weights * jnp.log(emo.positive(objectives)), axis=-1, keepdims=True)
     else:
         values = jnp.log(emo.positive(objectives)) if log else objectives
-    # Where a limit is broken the objectives are the penalty.
+    # Where a limit is broken, the objectives hold the penalty.
     return jnp.where(emo.feasible(objectives)[..., None], values, objectives[..., : values.shape[-1]])
 
 
 def _box(space: DesignSpace) -> tuple[jax.Array, jax.Array]:
-    """The box that the search's hypervolume is measured in."""
+    """Ideal and reference point of the box in which the search's hypervolume is measured."""
     return space.ideal, space.reference
 
 
 def designs_of(genes: Any) -> Design:
-    """The designs of individuals, whatever they are searched as; for any leading axes."""
+    """The designs of individuals of any kind of genes; for any leading axes."""
     if isinstance(genes, Instances):
         return placed(genes)
     return genes.design if isinstance(genes, Planned) else genes
@@ -252,7 +252,7 @@ def _problem(
 
 
 def genetic_problem(config: MohamConfig, projects: bool = False) -> Problem:
-    """The co-optimisation as a `Problem` of the generation loop; equal settings share one, and so a compile.
+    """The co-optimisation as a `Problem` of the generation loop; equal settings share one, and so compile once.
 
     Args:
         config: settings.

@@ -2,8 +2,8 @@
 
 Axes: L layers (padded), S tiles, U unique layers, T templates, M mappings of a Pareto set. Every operator maps valid
 designs to valid designs: the order stays topological with padded layers last, every layer stays on a chiplet whose
-template runs it, its mapping index stays inside that Pareto set, and no chiplet stands empty. An operator that finds
-nothing to do returns the design as it came. Keys are consumed.
+template runs it, its mapping index stays inside that Pareto set, and only fixed chiplets may be empty. An operator that
+finds nothing to do returns the design unchanged. Keys are consumed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mohamjax.schedule import Design
 
 
 def runs_on(genetics: Genetics, template: jax.Array) -> jax.Array:
-    """`[L, S]` bool, whether each tile's template (`[S]`, -1 empty) runs each layer."""
+    """`[L, S]` bool, whether each tile's template (`[S]`, -1 where empty) runs each layer."""
     return jnp.where(template >= 0, genetics.able[:, jnp.maximum(template, 0)], False)
 
 
@@ -31,9 +31,9 @@ def pick(key: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _pick_rows(key: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """For every row of `mask` (`[L, S]` bool) a random true column, and whether it has one.
+    """For every row of `mask` (`[L, S]` bool) a random true column `[L]` int32, and whether it has one, `[L]` bool.
 
-    The columns are passed one after the other: sums along so short an axis are several times slower on a CPU.
+    Loops over the columns, as sums along so short an axis are several times slower on a CPU.
     """
     total = jnp.sum(mask, axis=1, dtype=jnp.int32)
     draw = jax.random.uniform(key, total.shape)
@@ -46,19 +46,19 @@ def _pick_rows(key: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _layer(key: jax.Array, genetics: Genetics) -> jax.Array:
-    """A random layer."""
+    """The number of a random layer."""
     return jax.random.randint(key, (), 0, genetics.layers)
 
 
 def _used(design: Design, genetics: Genetics) -> jax.Array:
-    """`[S]` bool, tiles that hold at least one layer."""
+    """`[S]` bool, tiles on which at least one layer runs."""
     tiles = design.template.shape[0]
     owner = jnp.where(genetics.real, design.assignment, tiles)
     return jnp.zeros(tiles, bool).at[owner].set(True, mode="drop")
 
 
 def drop_empty(design: Design, genetics: Genetics) -> Design:
-    """Takes chiplets without layers off the package, but for those that stand there in any case."""
+    """The design without chiplets that run no layers, except for fixed ones."""
     used = _used(design, genetics) | (genetics.on_tile >= 0)
     return dataclasses.replace(design, template=jnp.where(used, design.template, -1))
 
@@ -69,7 +69,7 @@ def _select(condition: jax.Array, yes: Design, no: Design) -> Design:
 
 
 def transformed(design: Design, genetics: Genetics, target: jax.Array) -> jax.Array:
-    """`[L]` int32, each layer's mapping carried over to the template `target` (`[L]`) (mapping transform)."""
+    """`[L]` int32, each layer's mapping, transformed to the template `target` (`[L]`) where that differs."""
     source = design.template[design.assignment]
     moved = genetics.transform[genetics.unique, jnp.maximum(source, 0), design.mapping, jnp.maximum(target, 0)]
     return jnp.where(source == target, design.mapping, moved)
@@ -86,8 +86,8 @@ def positions(order: jax.Array) -> jax.Array:
 def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     """A random individual: a random number of chiplets with random templates, each layer on a random one that runs it.
 
-    The templates of the first free chiplets are changed where needed, so that every layer can run, each time to the
-    one that runs most of the layers that nothing runs yet; chiplets that no layer chose are dropped.
+    Where some layers cannot run, the templates of the first free chiplets are changed in turn, each to the one that
+    runs most of the layers that nothing runs yet. Chiplets that no layer chose are dropped.
 
     Args:
         key: typed key, consumed.
@@ -97,7 +97,7 @@ def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     count_key, template_key, cover_key, tile_key, mapping_key, order_key = jax.random.split(key, 6)
     templates = genetics.count.shape[1]
     real, free = genetics.real, genetics.on_tile == FREE
-    number = jnp.cumsum(free) - 1  # of each free tile among them
+    number = jnp.cumsum(free) - 1  # of each free tile among the free ones
     chips = jax.random.randint(count_key, (), 1, genetics.max_chiplets + 1) - jnp.sum(genetics.on_tile >= 0)
     drawn = jax.random.randint(template_key, (tiles,), 0, templates)
     template = jnp.where(free, jnp.where(number < chips, drawn, -1), genetics.on_tile)
@@ -121,11 +121,11 @@ def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
 
 
 def conform(design: Design, genetics: Genetics) -> Design:
-    """The design that keeps the demands that single operators do not: pinned tiles and homogeneous packages.
+    """The design changed to keep the demands that single operators may break: pinned layers and homogeneous packages.
 
     Layers go to the tile that they are pinned to. Where packages must be homogeneous, all chiplets take the template of
-    the first one whose template runs every layer. Mappings are transformed. A design that keeps both comes back as it
-    was; the operators themselves keep fixed tiles and the numbers of chiplets.
+    the first one whose template runs every layer. Mappings are transformed. A design that keeps both demands is not
+    changed; the operators themselves keep fixed tiles and the largest number of chiplets.
 
     Args:
         design: a valid individual.
@@ -144,15 +144,15 @@ def conform(design: Design, genetics: Genetics) -> Design:
 
 
 def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetics) -> Design:
-    """A valid design of arbitrary genes in their ranges, for variation that knows no invariants.
+    """A valid design from arbitrary genes in their ranges, for variation that keeps no invariants.
 
-    Layers that stand nowhere or where they cannot run go to a random chiplet that runs them; mapping indices wrap
-    around their Pareto set; fixed tiles get their template back. The order must be topological already.
+    Layers on empty tiles or on chiplets that cannot run them go to a random chiplet that can; mapping indices wrap
+    around in their Pareto set; fixed tiles get their template back. The order must be topological already.
 
     Args:
         key: typed key, consumed.
         design: the genes.
-        fallback: a valid design, returned where some layer can run nowhere or there are too many chiplets.
+        fallback: a valid design, returned where no chiplet runs some layer or there are too many chiplets.
         genetics: the problem.
     """
     real = genetics.real
@@ -173,7 +173,7 @@ def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetic
 
 
 def spliced(first: jax.Array, second: jax.Array, cut: jax.Array) -> jax.Array:
-    """The first `cut` layers of one order, then the others in the order of the second."""
+    """`[L]` int32, the first `cut` layers of the first order, then all others in the order of the second."""
     late = positions(first)[second] >= cut
     place = jnp.where(late, cut + jnp.cumsum(late) - 1, first.shape[0])
     return first.at[place].set(second, mode="drop")
@@ -183,9 +183,9 @@ def mutually(operator: Callable[..., Design], a: Design, b: Design, *each: jax.A
     """`operator(own, other, *each)` for (a, b) and for (b, a), batched so that it is compiled once.
 
     Args:
-        operator: one child from two parents.
+        operator: makes one child from two parents.
         a: a parent.
-        b: the other.
+        b: the other parent.
         each: arrays with a leading axis of 2, one row per child.
     """
     own = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
@@ -202,9 +202,9 @@ def scheduling_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetic
 
 
 def mapping_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
-    """Takes the mappings before a point of a parent's order from that parent, the others from the other (Figure 5d).
+    """Takes the mappings before a point of a parent's order from that parent, the rest from the other (Figure 5d).
 
-    Where the two run a layer on different templates the mapping is transformed.
+    Where the parents run a layer on different templates, its mapping is transformed.
     """
     cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
 
@@ -216,10 +216,10 @@ def mapping_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) 
 
 
 def _graft(key: jax.Array, own: Design, other: Design, tile: jax.Array, genetics: Genetics) -> Design:
-    """`own` with the chiplet that `other` holds on `tile`, and with the layers that `other` runs there.
+    """`own` with the chiplet that `other` has on `tile`, and with the layers that `other` runs there.
 
-    Layers that `own` had on the tile stay there with transformed mappings; those that the new template cannot run
-    move to another chiplet; where none can run them, `own` is returned.
+    Layers that `own` had on the tile stay there with transformed mappings. Those that the new template cannot run move
+    to another chiplet; where no chiplet can run one of them, `own` is returned.
     """
     real = genetics.real
     template = own.template.at[tile].set(other.template[tile])
@@ -238,8 +238,8 @@ def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tu
     """Swaps the chiplet on a random tile, with its layers, between the parents (Figure 5e).
 
     Where only one parent has a chiplet there, it is added to the other; the second child is then a copy of the
-    parent that had it, with one mapping mutated. A chiplet that would exceed the largest number
-    of chiplets is not added.
+    parent that had it, with one mapping mutated. No chiplet is added beyond the largest number of chiplets: that child,
+    too, is then a copy of its parent with one mapping mutated.
     """
     tile_key, graft_key, copy_key = jax.random.split(key, 3)
     tile, _ = pick(tile_key, (a.template >= 0) | (b.template >= 0))
@@ -257,10 +257,10 @@ def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tu
 
 
 def scheduling_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
-    """Swaps a random layer with a later one where no dependency is between them (Figure 5b).
+    """Swaps a random layer with a later one, if no dependency is between them (Figure 5b).
 
-    l_i is random; l_j is its nearest dependent in the order; l_k is random between them. They are swapped where
-    all predecessors of l_k lie before l_i.
+    l_i is a random layer, l_j the first in the order that depends on it, and l_k a random one between them. l_i and l_k
+    are swapped if all predecessors of l_k come before l_i.
     """
     i_key, k_key = jax.random.split(key)
     position = positions(design.order)
@@ -334,7 +334,7 @@ def opening_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
 
 
 def _vacant(design: Design, genetics: Genetics) -> tuple[jax.Array, jax.Array]:
-    """The first empty free tile, and whether a chiplet may be added."""
+    """The first empty free tile, and whether a chiplet may be added there."""
     standing = design.template >= 0
     empty = ~standing & (genetics.on_tile == FREE)
     return jnp.argmax(empty).astype(jnp.int32), jnp.any(empty) & (jnp.sum(standing) < genetics.max_chiplets)
@@ -346,9 +346,9 @@ def movable_chiplets(design: Design, genetics: Genetics) -> jax.Array:
 
 
 def _half(key: jax.Array, mask: jax.Array) -> jax.Array:
-    """Exactly floor(n / 2) of the n true entries of `mask` (`[L]` bool), chosen at random.
+    """`[L]` bool, exactly floor(n / 2) of the n true entries of `mask` (`[L]` bool), chosen at random.
 
-    The threshold that lets that many distinct random keys pass is found by bisection, which needs no sort.
+    Each entry has a distinct random key. Bisection, which needs no sort, finds the threshold below which so many are.
     """
     layers = mask.shape[0]
     low_bits = max(layers - 1, 1).bit_length()
@@ -388,7 +388,7 @@ def splitting_mutation(key: jax.Array, design: Design, genetics: Genetics) -> De
 def merging_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Moves all layers of one random chiplet to another, transforming their mappings (Figure 5g).
 
-    Does nothing where the other chiplet cannot run all of them, or stands alone.
+    Does nothing where the other chiplet cannot run all of them, or there is only one chiplet.
     """
     first_key, second_key = jax.random.split(key)
     occupied = design.template >= 0
@@ -420,7 +420,7 @@ def position_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Des
 
 
 def resizing_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
-    """Maps all layers of a random chiplet anew under one rule (ours; off in the `paper` preset).
+    """Gives all layers of a random chiplet the mappings of one random rule (ours; off in the `paper` preset).
 
     A chiplet is as large as its largest mapping: to make one smaller, all its layers must change together.
     """

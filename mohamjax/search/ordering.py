@@ -1,16 +1,16 @@
-"""The last step of a search: the layers of each design are put in another order, so that networks are ready earlier.
+"""The last step of a search: reorders the layers of each design so that networks are ready earlier.
 
-A search minimises the end of the last network. When the others end is no objective, so that a network which could be
-ready early may wait behind a large one although nothing is gained by it. Here chiplets, places and mappings stay, and
-orders are tried in which one network goes first; one is taken if no network ends later, no objective is worse, and the
-networks' ends add up to less. What is tried, for every network in turn:
+A search minimises the end of the last network. The ends of the others are no objective, so a network that could be
+ready early may wait behind a large one without any gain. Here chiplets, places and mappings stay, and orders are tried
+in which one network goes first; an order is taken if no network ends later, no objective is worse, and the networks'
+ends have a smaller sum. Two kinds of orders are tried for every network:
 
-- *by slack*: every layer has a latest start, from which its network still ends when it does now if nothing delays it,
-  and layers go by that (earliest due date first). The network in question must end after a share of its present time.
-- *earlier*: all layers of the network go before what starts up to so long after they do now, and the rest stays.
+- *by slack*: layers are ordered by their latest start (earliest due date first), from which their network still ends
+  when it does now if nothing delays it. The network in question is due after a share of its present time.
+- *earlier*: the layers of the network move ahead in the order by a share of the latency, and the rest stays.
 
 Each round takes the best order of each design; a design for which no order is better is done. All is computed in the
-precision in which fronts are written, so that what is promised holds for what is written.
+precision in which fronts are written, so the conditions hold for the written values.
 
 Axes: B designs of a block, C orders that are tried, L layers (padded), N networks, M objectives.
 """
@@ -36,28 +36,28 @@ from mohamjax.schedule.measures import kinds_of, measured, owners
 from mohamjax.text import plural
 
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
-"""Shares of its present time after which a network must end, by slack."""
+"""By slack: shares of its present time after which a network is due."""
 
 SHIFTS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125)
-"""Shares of the latency by which a network goes earlier."""
+"""Earlier: shares of the latency by which a network moves ahead."""
 
 GAIN = 1e-4
-"""Share of the sum of all ends that an order must save: less is not worth another round."""
+"""Share of the sum of all ends that an order must save to be taken: less is not worth another round."""
 
 _SCHEDULES = 2048
-"""Schedules of a block on a processor."""
+"""Schedules per block on a CPU."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ordering:
-    """How far it has come.
+    """Progress of the reordering.
 
     Attributes:
         order: `[B, L]` int32, layers of every design by priority.
         rounds: rounds done.
         evaluations: schedules simulated.
-        changed: designs with another order than at first.
-        seconds: since it began.
+        changed: designs whose order differs from the first one.
+        seconds: since the reordering began.
     """
 
     order: np.ndarray = dataclasses.field(repr=False)
@@ -68,11 +68,11 @@ class Ordering:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers but the seconds, by name: the same whenever the search is."""
+        """All numbers but the seconds, by name: equal searches give equal ones."""
         return {"rounds": self.rounds, "evaluations": self.evaluations, "changed": self.changed}
 
     def __str__(self) -> str:
-        """For a line of progress."""
+        """A line of progress."""
         tried = plural(self.evaluations, "schedule")
         return (
             f"round {self.rounds}: networks are ready earlier in {self.changed:,} of "
@@ -85,12 +85,11 @@ def orderings(evaluated: Evaluated, rounds: int, periods: int = 4) -> Iterator[O
 
     Args:
         evaluated: designs in double precision, B >= 1, layers padded.
-        rounds: at most.
-        periods: of the slowest network, whose frames are in flight where that is measured.
+        rounds: most rounds.
+        periods: periods of the slowest network that are scheduled for measures of frames in flight.
 
     Yields:
-        What has been found after each round. It ends when a round betters no design. Where there is one network, there
-        is nothing to find.
+        The progress after each round; ends after a round that improves no design. Nothing for a single network.
     """
     began, order = time.perf_counter(), np.array(evaluated.designs.order)
     done, networks = Ordering(order), len(evaluated.application.networks)
@@ -125,13 +124,13 @@ def orderings(evaluated: Evaluated, rounds: int, periods: int = 4) -> Iterator[O
 def reordered(evaluated: Evaluated, ordering: Ordering, number: int | None = None, periods: int = 4) -> Evaluated:
     """Designs with other orders of their layers, evaluated again as they were before.
 
-    What `orderings` promises is checked once more on what is given back: a design of which it is not true keeps its
-    order. (Programs may differ in the last digit.)
+    As programs may differ in the last digit, the conditions of `orderings` are checked again on the result: a design
+    that does not meet them keeps its order.
 
     Args:
         evaluated: the designs, `[B]`.
-        ordering: of `orderings`.
-        number: of how many designs these are some, see `with_orders`.
+        ordering: from `orderings`.
+        number: number of designs that were evaluated together with these, see `with_orders`; default B.
         periods: as in `orderings`.
     """
     order = np.asarray(evaluated.designs.order)
@@ -145,7 +144,7 @@ def reordered(evaluated: Evaluated, ordering: Ordering, number: int | None = Non
 
 
 def replaced(evaluated: Evaluated, rows: np.ndarray, others: Evaluated) -> Evaluated:
-    """The designs with others in the place of those at `rows` `[n]`."""
+    """The designs, of which those at `rows` `[n]` are replaced by `others`."""
 
     def put(old: jax.Array, new: jax.Array) -> np.ndarray:
         out = np.array(old)
@@ -158,9 +157,9 @@ def replaced(evaluated: Evaluated, rows: np.ndarray, others: Evaluated) -> Evalu
 
 
 def delays_nobody(before: Evaluated, after: Evaluated) -> np.ndarray:
-    """`[B]` bool: no network of the design ends later than before, no objective is worse, and some network is earlier.
+    """`[B]` bool: no network of the design ends later than before, no objective is worse, some network ends earlier.
 
-    Latency, energy and area count as well where they are no objectives.
+    Latency, energy and area must not be worse either where they are not objectives.
     """
     pairs = [
         (network_latencies(before), network_latencies(after)),
@@ -174,11 +173,11 @@ def delays_nobody(before: Evaluated, after: Evaluated) -> np.ndarray:
 
 @record
 class _About:
-    """What an order is judged by.
+    """The networks by which an order is judged.
 
     Attributes:
-        networks: `[N]` int32, their numbers: the shape says how many there are.
-        owner: `[M]` int32, network of each objective, -1 where it is of all.
+        networks: `[N]` int32, numbers of the networks: the shape tells how many there are.
+        owner: `[M]` int32, network of each objective, -1 where it measures all.
     """
 
     networks: jax.Array | np.ndarray
@@ -189,14 +188,14 @@ class _About:
 def _bettered(
     designs: Design, evaluation: EvaluationArrays, about: _About, kinds: Sequence[str]
 ) -> tuple[jax.Array, jax.Array]:
-    """The best order `[B, L]` of each design that delays nobody, and whether it is another than its own, `[B]` bool."""
+    """The best order `[B, L]` of each design that delays no network, and whether it is a new one, `[B]` bool."""
     return jax.vmap(lambda design: _best_order(design, evaluation, about, kinds))(designs)
 
 
 def _best_order(
     design: Design, evaluation: EvaluationArrays, about: _About, kinds: Sequence[str]
 ) -> tuple[jax.Array, jax.Array]:
-    """The same of one design, `[L]` and `[]`."""
+    """The results of `_bettered` for one design, `[L]` and `[]`."""
     chips = chiplets(design, evaluation)
 
     def judged(order: jax.Array) -> tuple[DesignReport, jax.Array, jax.Array]:
@@ -215,19 +214,19 @@ def _best_order(
 
 
 def ends_of(end: jax.Array, evaluation: EvaluationArrays, about: _About) -> jax.Array:
-    """`[N]` float, when each network has ended [cycles], from the ends of the layers `[L]`."""
+    """`[N]` float, end of each network [cycles], from the ends of the layers `[L]`."""
     own = evaluation.network == about.networks[:, None]
     return jnp.max(jnp.where(own, end, 0.0), axis=1)
 
 
 def tried_orders(order: jax.Array, now: DesignReport, ends: jax.Array, evaluation: EvaluationArrays) -> jax.Array:
-    """The orders that are tried in the place of one; all are topological if it is.
+    """The orders that are tried instead of one; all are topological if it is.
 
     Args:
-        order: `[L]` int32.
-        now: the design with it.
-        ends: `[N]` float, when networks end [cycles].
-        evaluation: what it is evaluated by.
+        order: `[L]` int32, the present order.
+        now: report of the design with it.
+        ends: `[N]` float, end of each network [cycles].
+        evaluation: the arrays that the evaluation reads.
 
     Returns:
         `[C, L]` int32, for every network by slack (`SHARES`), then earlier (`SHIFTS`).
@@ -254,13 +253,13 @@ def tried_orders(order: jax.Array, now: DesignReport, ends: jax.Array, evaluatio
 
 
 def remaining(duration: jax.Array, predecessor_bits: jax.Array) -> jax.Array:
-    """`[L]` float, the longest path from the beginning of each layer to an end of its network, without waiting.
+    """`[L]` float, longest path from the start of each layer to an end of its network, without waiting.
 
-    The upward ranks of `search.plans` and of `problem.list_scheduling` are the same path, of mean durations.
+    The upward ranks of `search.plans` and `problem.list_scheduling` are the same path over mean durations.
 
     Args:
-        duration: `[L]` float, of layers that are numbered in a topological order.
-        predecessor_bits: `[L, W]` uint32, of `fluid.predecessor_bits`.
+        duration: `[L]` float, of each layer; layers are numbered in a topological order.
+        predecessor_bits: `[L, W]` uint32, from `fluid.predecessor_bits`.
     """
     layers = jnp.arange(duration.shape[0], dtype=jnp.int32)
     word, bit = layers // 32, (layers % 32).astype(jnp.uint32)

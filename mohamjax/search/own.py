@@ -1,4 +1,4 @@
-"""Checks of the objectives and limits of a user's own, before anything is mapped and on what a search found."""
+"""Checks of objectives and limits that users define themselves, before layers are mapped and on the designs found."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ OWN_KINDS = (Objective, Limit)
 
 
 def check_own(config: MohamConfig, space: DesignSpace) -> None:
-    """Traces the functions on the shapes of a report of the space; computes nothing.
+    """Traces the user's functions on the shapes of a report of the space; computes nothing.
 
     Raises:
-        InputError: one cannot be traced, or gives no float of shape `()`.
+        InputError: a function cannot be traced, or does not return a float of shape `()`.
     """
     objectives = tuple(name for name in config.objectives if isinstance(name, Objective))
     if not objectives and not config.limits:
@@ -41,14 +41,14 @@ def check_own(config: MohamConfig, space: DesignSpace) -> None:
 
 
 def with_own_values(evaluated: Evaluated, announce: Callable[[str], None]) -> np.ndarray:
-    """`[N]` bool, designs of whose own objectives a front can be made; they are not lost for the sake of the others.
+    """`[N]` bool, designs on which the user's own objectives are finite and have logarithms.
 
     Args:
         evaluated: designs that a search found.
-        announce: told how many have a value that is not finite, or that has no logarithm.
+        announce: called with a line that counts the other designs, if any.
 
     Raises:
-        InputError: there is no other.
+        InputError: no design that runs has such values.
     """
     own = [m for m, name in enumerate(evaluated.measures) if isinstance(name, Objective)]
     if not own:

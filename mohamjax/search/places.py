@@ -1,14 +1,14 @@
-"""A front closed over places: moving the chiplets of its designs, or giving one up, improves none of them throughout.
+"""Closes a front over places: tries moves of chiplets until none makes a design dominate the one it came from.
 
-A place matters by the resources that it shares with others and by its hops. Arrangements of chiplets that divide them
-among resources alike have one latency, so that of all n! only these *classes* are told apart: 45 of 720 for six
-chiplets behind four interfaces. Within a class the least energy comes from a sort, more traffic to fewer hops. A
-chiplet is given up by giving all its layers to one other, as a rule a speck that was there for its place in the mesh:
-the others then take better places, so that both moves are tried together.
+A place matters only by its hops and by the resources that it shares with other places. Arrangements that divide
+chiplets among resources alike have equal latency, so only these *classes* are distinguished instead of all n!: 45 of
+720 for six chiplets behind four interfaces. Within a class, a sort gives the least energy: more traffic goes to fewer
+hops. A chiplet is given up by moving all its layers to one other; usually it is a tiny one that was there for its place
+in the mesh. As the others can then take better places, both moves are tried together.
 
-What cannot dominate is left out by bounds that need no schedule: energy and area are exact, and no schedule ends before
-its busiest chiplet and its busiest interface. What remains is evaluated, and a design that dominates the one it came
-from takes that one's slot in the archive, until no design has such a move.
+Moves that cannot dominate are excluded by bounds that need no schedule: energy and area are exact, and no schedule ends
+before its busiest chiplet and its busiest interface. The rest is evaluated, and a design that dominates the one it came
+from takes its slot in the archive, until no design has such a move.
 
 Axes: B designs of a block, S tiles, L layers (padded), U unique layers, A application models (one unless there are
 several), W weights, R arrangements of up to K chiplets, G groups of places, C resources, M objectives, I islands.
@@ -45,14 +45,14 @@ from mohamjax.search.representatives import representatives
 from mohamjax.text import plural
 
 NO_WORSE = 5e-6
-"""Relative excess that single precision cannot tell from none."""
+"""Relative excess that single precision cannot distinguish from none."""
 
 BETTER = 2e-5
-"""Relative gain from which on a design is better. As it is more than what two objectives may lose, no two designs can
-take each other's place for ever."""
+"""Relative gain above which a design is better. As it is more than what two objectives may lose, no two designs can
+replace each other for ever."""
 
 _ROWS, _ENTRIES, _TRIED = 64, 64, 2 * DESIGNS
-_CELLS = 1 << 20  # of comparisons at a time
+_CELLS = 1 << 20  # comparisons at a time
 
 
 # ---------------------------------------------------------------- moves and their bounds
@@ -60,13 +60,13 @@ _CELLS = 1 << 20  # of comparisons at a time
 
 @record
 class Move:
-    """What is done to a design: one chiplet may be given up, then all take other places.
+    """A move of a design: one chiplet may be given up, then the others take other places.
 
     Attributes:
         source: `[]` int32, tile of the chiplet that is given up; -1 for none.
-        target: `[]` int32, tile of that which takes its layers.
-        weight: `[]` int32, by which score they choose their mappings there.
-        place: `[S]` int32, place of each chiplet that is left, in the order of their tiles; the rest means nothing.
+        target: `[]` int32, tile of the chiplet that takes its layers.
+        weight: `[]` int32, weight of the score by which these choose their mappings there.
+        place: `[S]` int32, place of each remaining chiplet, in the order of their tiles; further entries are unused.
     """
 
     source: jax.Array
@@ -88,7 +88,7 @@ def moved(individual: Planned, move: Move, space: DesignSpace) -> Planned:
 
 
 def _owner(design: Design, genetics: Genetics, models: int) -> jax.Array:
-    """`[L]` int32, place of each layer in a table of model and tile; beyond it where padded."""
+    """`[L]` int32, index of each layer's model and tile in a flat table `[A * S]`; beyond its end where padded."""
     tiles = design.template.shape[0]
     model = 0 if genetics.model is None else genetics.model
     real = genetics.real
@@ -96,7 +96,7 @@ def _owner(design: Design, genetics: Genetics, models: int) -> jax.Array:
 
 
 def _sums(values: jax.Array, owner: jax.Array, models: int, tiles: int) -> jax.Array:
-    """Values `[L, ...]` summed up by model and tile, `[A, S, ...]`."""
+    """Values `[L, ...]` summed by model and tile, `[A, S, ...]`."""
     found = jnp.zeros((models * tiles, *values.shape[1:]), values.dtype).at[owner].add(values, mode="drop")
     return found.reshape(models, tiles, *values.shape[1:])
 
@@ -114,16 +114,16 @@ def _models(space: DesignSpace) -> int:
 
 
 def _within(bound: jax.Array, own: jax.Array, name: str, objectives: tuple[str, ...]) -> jax.Array:
-    """Whether a lower bound of an objective leaves room for a design that is no worse than `own` `[M]`."""
+    """Whether a design with this lower bound of an objective may be no worse in it than `own` `[M]`."""
     if name not in objectives:
         return jnp.ones(jnp.shape(bound), bool)
     return bound <= own[objectives.index(name)] * (1 + NO_WORSE)
 
 
 def _mergers(design: Design, own: jax.Array, space: DesignSpace, objectives: tuple[str, ...]) -> jax.Array:
-    """`[S, S, W]` bool: which chiplet may go, to which other one, under which weight, as far as time is concerned.
+    """`[S, S, W]` bool: which chiplet may be given up to which other one under which weight, by a bound on latency.
 
-    Weights that choose the same mappings as one before them are left out.
+    Weights that choose the same mappings as an earlier weight are left out.
     """
     genetics, evaluation, tiles = space.genetics, space.evaluation, design.template.shape[0]
     models = _models(space)
@@ -133,7 +133,7 @@ def _mergers(design: Design, own: jax.Array, space: DesignSpace, objectives: tup
     real = genetics.real
     cycles = evaluation.tables.cycles[evaluation.unique, template[design.assignment], design.mapping]
     busy = _sums(cycles, owner, models, tiles)
-    # A number for the mappings of all layers of a chiplet, other ones for other mappings.
+    # A hash of the mappings of all layers of a chiplet.
     factor = (jnp.arange(design.order.shape[0], dtype=jnp.uint32) * 2 + 1) * jnp.uint32(2654435761)
 
     def under(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -153,7 +153,7 @@ def _mergers(design: Design, own: jax.Array, space: DesignSpace, objectives: tup
 
 @record
 class _Sized:
-    """What arrangements of a design's chiplets are judged by.
+    """The figures of a design by which arrangements of its chiplets are judged.
 
     Attributes:
         traffic: `[A, S]` float, off-chip bytes of the k-th chiplet.
@@ -162,7 +162,7 @@ class _Sized:
         busy: `[A]` float, cycles of the busiest chiplet.
         energy: `[A]` float, J without leakage and without the network-on-package.
         area: `[]` float, mm^2.
-        given_up: `[]` bool, whether a chiplet was.
+        given_up: `[]` bool, whether a chiplet was given up.
     """
 
     traffic: jax.Array
@@ -175,7 +175,7 @@ class _Sized:
 
 
 def _sized(individual: Planned, move: Move, space: DesignSpace) -> _Sized:
-    """A design's figures after a chiplet is given up; the places of the move mean nothing."""
+    """The figures of a design after a chiplet is given up, if the move does so; the places of the move are ignored."""
     genetics, evaluation, tiles = space.genetics, space.evaluation, individual.design.template.shape[0]
     stays = dataclasses.replace(move, place=jnp.arange(tiles, dtype=jnp.int32))
     design = moved(individual, stays, space).design
@@ -198,7 +198,7 @@ def _sized(individual: Planned, move: Move, space: DesignSpace) -> _Sized:
 
 
 def _of_hops(traffic: jax.Array, hops: jax.Array, package: Package) -> jax.Array:
-    """`[A, ...]` J of the network-on-package, of bytes `[A, K]` over hops `[..., K]`."""
+    """`[A, ...]` float, energy of the network-on-package [J] for bytes `[A, K]` over hops `[..., K]`."""
     bits = jnp.einsum("ak,...k->a...", traffic, hops.astype(traffic.dtype), precision="highest")
     return nop_energy(bits, 1, package.hop_energy) * 1e-12
 
@@ -206,14 +206,14 @@ def _of_hops(traffic: jax.Array, hops: jax.Array, package: Package) -> jax.Array
 def _arranged(
     sized: _Sized, own: jax.Array, table: Arrangements, space: DesignSpace, objectives: tuple[str, ...]
 ) -> tuple[jax.Array, jax.Array]:
-    """Arrangements of a design, one of a class, that may dominate it: `[R]` bool; and all, `[R, S]` int8 places.
+    """Arrangements of a design, one per class, that may dominate it: `[R]` bool; and places of all: `[R, S]` int8.
 
     Args:
-        sized: the design, of no more chiplets than the table has.
-        own: `[M]` float, objectives of what it came from.
+        sized: the design, with no more chiplets than the table has.
+        own: `[M]` float, objectives of the design that it came from.
         table: the arrangements.
         space: the problem.
-        objectives: their names.
+        objectives: names of the objectives.
     """
     package, number = space.evaluation.package, sized.number
     tiles, most = sized.fixed.shape[0], table.place_group.shape[1]
@@ -226,11 +226,11 @@ def _arranged(
     latency = jnp.maximum(jnp.max(waits, axis=2), sized.busy[:, None])
     fits = there & _within(_joint(latency, space) * CYCLE_S, own, "latency", objectives)
     fits &= _within(energy, own, "energy", objectives) & _within(sized.area, own, "area", objectives)
-    # Where nothing else changes, what is of the present class has to need less energy.
+    # If no chiplet is given up, arrangements of the present class must need less energy.
     kind = table.kind[number]
     present = _joint(sized.energy + _of_hops(traffic, hops, package), space)
     fits &= sized.given_up | (kind != kind[0]) | (energy < present * (1 - BETTER))
-    # Of a class that of least energy, and of these the first.
+    # The first of those of least energy in each class.
     least = jnp.full(kind.shape, jnp.inf, energy.dtype).at[kind].min(jnp.where(fits, energy, jnp.inf))
     best = fits & (energy == least[kind])
     index = jnp.arange(kind.shape[0])
@@ -243,7 +243,7 @@ def _sorted_places(
 ) -> tuple[jax.Array, jax.Array]:
     """`[R, K]` int32, the place of each chiplet in every arrangement, and `[R]` bool, whether it is allowed.
 
-    Within a group those with most traffic have the places of fewest hops. Fixed chiplets stay where they are.
+    Within a group, chiplets with more traffic get places with fewer hops. Fixed chiplets stay where they are.
 
     Args:
         traffic: `[K]` float, bytes of each chiplet.
@@ -268,7 +268,7 @@ def _sorted_places(
 
 
 def _energies(design: Design, space: DesignSpace) -> jax.Array:
-    """`[A]` float, energy of each application model on the design's chiplets, without leakage."""
+    """`[A]` float, energy [J] of each application model on the design's chiplets, without leakage."""
     evaluation = space.evaluation
     if space.models is None:
         return energy_and_area(design, evaluation)[0][None]
@@ -285,7 +285,7 @@ def _energies(design: Design, space: DesignSpace) -> jax.Array:
 
 
 def _flat(archive: emo.Archive, rows: jax.Array) -> tuple[Planned, jax.Array]:
-    """Individuals and objectives of rows, counted through all islands."""
+    """Individuals and objectives of rows of the archives; rows are numbered through all islands."""
     genes: Any = archive.genes
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[rows], (genes, archive.objectives))
 
@@ -330,14 +330,14 @@ def _replaced(
     archive: emo.Archive, closed: jax.Array, better: jax.Array, moves: Move, objectives: jax.Array,
     space: DesignSpace,
 ) -> tuple[emo.Archive, jax.Array]:  # fmt: skip
-    """The archives with designs that dominate others in the others' slots, and which designs have no move left.
+    """The archives with designs replaced by ones that dominate them, and which designs have no move left.
 
     Args:
         archive: of all islands, slots `[I, K]`.
         closed: `[I, K]` bool, designs that have been tried.
-        better: `[I, K]` bool, slots whose design is dominated by what a move makes of it.
-        moves: `[I, K, ...]`.
-        objectives: `[I, K, M]`, of what they make.
+        better: `[I, K]` bool, slots whose design is dominated by the result of a move.
+        moves: `[I, K, ...]`, these moves.
+        objectives: `[I, K, M]`, objectives of the moves' results.
         space: the problem.
     """
 
@@ -353,7 +353,7 @@ def _replaced(
             valid=archive.valid & ~better,
             objectives=jnp.where(better[:, None], jnp.inf, archive.objectives),
         )
-        # No more enter than leave: nothing is thinned.
+        # At most as many enter as leave, so nothing is thinned.
         new = emo.archive_update(left, (made, jnp.zeros_like(closed)), jnp.where(better[:, None], objectives, jnp.inf))
         genes, closed = new.genes
         return dataclasses.replace(new, genes=genes), closed
@@ -366,15 +366,15 @@ def _replaced(
 
 @dataclasses.dataclass(frozen=True)
 class Closing:
-    """How far closing has come.
+    """Progress of closing.
 
     Attributes:
         rounds: rounds done.
         evaluations: designs evaluated.
-        replaced: designs whose slot another one has taken.
-        seconds: since it began.
-        closed: `[I, K]` bool, designs of the archives that no move betters; None as long as there may be others among
-            those that stand for the front.
+        replaced: designs that were replaced by one that dominates them.
+        seconds: since closing began.
+        closed: `[I, K]` bool, designs of the archives that no move improves; None until that holds for all designs that
+            stand for the front.
     """
 
     rounds: int = 0
@@ -385,11 +385,11 @@ class Closing:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers but the seconds, by name: the same whenever the search is."""
+        """All numbers but the seconds, by name: equal searches give equal ones."""
         return {"rounds": self.rounds, "evaluations": self.evaluations, "replaced": self.replaced}
 
     def __str__(self) -> str:
-        """For a line of progress."""
+        """A line of progress."""
         return (
             f"round {self.rounds}: {plural(self.evaluations, 'design')} tried, {self.replaced:,} replaced "
             f"({self.seconds:.1f} s)"
@@ -401,23 +401,22 @@ def closing(
 ) -> Iterator[tuple[SearchState, Closing]]:
     """Replaces designs by ones that dominate them after a move of chiplets, until no representative has such a move.
 
-    Only the designs that stand for the front (`representatives.representatives`) are tried, chosen anew in every round:
-    a result chooses among these (`Closing.closed`). Of up to nine chiplets (on the default package) all arrangements
-    are tried, of more a sample; each together with giving one chiplet's layers to another,
-    on the best mappings that fit it as it stands, under each weight. Fixed chiplets stay. A design dominates another
-    if no objective is worse by more than single precision tells, and one is better by clearly more (`NO_WORSE`,
-    `BETTER`).
+    Only designs that stand for the front (`representatives.representatives`) are tried, chosen again in every round,
+    and a result is chosen from these (`Closing.closed`). For up to nine chiplets (on the default package) all
+    arrangements are tried, for more a sample; each also together with moving one chiplet's layers to another, on the
+    best mappings that fit it as it stands, under each weight. Fixed chiplets stay. A design dominates another if no
+    objective is worse by more than single precision can tell, and one is better by clearly more (`NO_WORSE`, `BETTER`).
 
     Args:
-        state: at the end of a search of plans, whole.
+        state: at the end of a search of plans, gathered.
         space: its problem.
-        config: its settings; `end_rounds` at most.
+        config: its settings; at most `end_rounds` rounds are run.
         problem: what is searched (`genetic_problem`).
-        most: batches of every program in a round at most; default all that it takes.
+        most: most batches of every program in a round; default all.
 
     Yields:
-        The state and what was done, after every batch of evaluations and after every round. The archives change from
-        round to round; whoever stops within one has the state before it.
+        The state and the progress, after every batch of evaluations and after every round. The archives only change
+        between rounds: a caller that stops within a round has the state before it.
     """
     began = time.perf_counter()
     tables = arrangements(space.evaluation.package)
@@ -455,12 +454,12 @@ def closing(
 def open_to_moves(
     designs: Design, objectives: np.ndarray, state: SearchState, space: DesignSpace, config: MohamConfig
 ) -> np.ndarray:
-    """`[N]` bool, designs that a move of chiplets would better, as `closing` judges it; nothing is replaced.
+    """`[N]` bool, designs that a move of chiplets would improve by the rules of `closing`; nothing is replaced.
 
     Args:
-        designs: `[N, ...]` NumPy, no more than the archives of the state have slots.
-        objectives: `[N, M]`, with the offsets of the search.
-        state: of the search, whole; its archives give the shapes of the programs.
+        designs: `[N, ...]` NumPy arrays, no more designs than the archives of the state have slots.
+        objectives: `[N, M]`, with the offsets of the search added.
+        state: of the search, gathered; its archives give the shapes of the programs.
         space: its problem.
         config: its settings.
     """
@@ -492,7 +491,7 @@ def _planned(designs: Design, space: DesignSpace) -> Planned:
 
 
 def _representing(archive: emo.Archive, space: DesignSpace, config: MohamConfig) -> np.ndarray:
-    """`[I, K]` bool, the designs of all archives that stand for the front of them, on the host."""
+    """`[I, K]` bool, designs that stand for the joint front of all archives; computed on the host."""
     held: Any = jax.device_get((archive.valid, archive.objectives, space.ideal, space.reference, space.weights))
     valid, objectives, ideal, reference, weights = held
     there = np.flatnonzero(valid)
@@ -508,9 +507,9 @@ def _representing(archive: emo.Archive, space: DesignSpace, config: MohamConfig)
 def _in_batches(
     program: Callable[..., Any], size: int, most: int | None, arrays: Any, rest: tuple[Any, ...]
 ) -> Iterator[tuple[Any, Any]]:
-    """A program of arrays `[n, ...]` and the rest in batches of one size, the last filled up: a batch and its result.
+    """Runs a program on arrays `[n, ...]` and the rest in padded batches of one size; yields each batch and its result.
 
-    Where there are no rows, `most` asks for one batch of zeros: what it and its result hold is then empty.
+    Without rows, one batch of zeros is run if `most` is given; the batch and the result that are yielded are empty.
     """
     total = len(jax.tree.leaves(arrays)[0])
 
@@ -531,7 +530,7 @@ def _candidates(
     objectives: tuple[str, ...],
     most: int | None,
 ) -> tuple[np.ndarray, Move]:
-    """Rows among `still` `[I, K]` and moves of them that may make what dominates the design of the row, `[n, ...]`."""
+    """Rows `[n]` among `still` `[I, K]`, and moves `[n, ...]` whose result may dominate the design of the row."""
     rows, moves = _entries(archive, still, space, objectives, most)
     parts: list[Any] = []
     for _, found in _in_batches(_some_sized, _TRIED, most, (rows, moves), (archive, space)):
@@ -558,7 +557,7 @@ def _candidates(
 def _entries(
     archive: emo.Archive, still: jax.Array, space: DesignSpace, objectives: tuple[str, ...], most: int | None
 ) -> tuple[np.ndarray, Move]:
-    """Rows among `still` `[I, K]`, each as it is and once for every chiplet that it may give up."""
+    """Rows among `still` `[I, K]`, each with an empty move and with every way to give a chiplet up; places stay."""
     tiles = space.genetics.on_tile.shape[0]
     open_rows = np.flatnonzero(np.asarray(still)).astype(np.int32)
     rows, moves = [open_rows], [np.broadcast_to(np.asarray([[-1], [0], [0]], np.int32), (3, len(open_rows)))]
@@ -579,11 +578,11 @@ def _round(
     """The archives after a round, which of their designs have no move left, and how many were replaced.
 
     Args:
-        archive: before it.
-        closed: `[I, K]` bool, designs that have been tried, in this round or one before.
-        rows: `[n]` int, rows that moves were tried of.
-        moves: `[n, ...]`.
-        tried: `[n, M]`, objectives of what they make.
+        archive: before the round.
+        closed: `[I, K]` bool, designs that have been tried in this round or before.
+        rows: `[n]` int, row of the design of each move.
+        moves: `[n, ...]`, the moves tried.
+        tried: `[n, M]`, objectives of their results.
         space: the problem.
     """
     slots = archive.valid.shape
@@ -600,12 +599,12 @@ def _round(
 
 
 def _dominating(rows: np.ndarray, tried: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows `[n]` of designs that are dominated, each once, and the best of those `[n]` that dominate it.
+    """Rows `[n]` of dominated designs, each once, and the index `[n]` in `tried` of the best that dominates each.
 
     Args:
-        rows: `[K]` int, row that each design came from.
-        tried: `[K, M]`, its objectives.
-        own: `[rows, M]`, those of the rows.
+        rows: `[K]` int, row from which each tried design came.
+        tried: `[K, M]`, objectives of the tried designs.
+        own: `[rows, M]`, objectives of the designs at the rows.
     """
     before = own[rows]
     good = np.asarray(emo.feasible(tried)) & (tried <= before * (1 + NO_WORSE)).all(axis=1)

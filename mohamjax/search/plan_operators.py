@@ -1,9 +1,9 @@
-"""Variation of plans: what is drawn, crossed and mutated where hardware is moved and not single layers.
+"""Variation of plans: sampling, crossover and mutation of hardware instead of single layers.
 
 Axes: L layers (padded), S tiles, C components of a size, T templates, H sizes of the library. Functions are for one
-plan or one pair; callers vmap. Sampling and mutation end in `completed`, or leave it to be done for all at once: fixed
-tiles hold their template, there are no more chiplets than allowed, and every layer has one that may run it. Keys are
-consumed.
+plan or one pair; callers vmap. A plan must be `completed` before it is decoded: fixed tiles then hold their template,
+there are no more chiplets than allowed, and every layer has a chiplet that may run it. Some functions leave this to be
+done for all plans at once. Keys are consumed.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ class PlanRates:
     """How often plans change, all traced: a sweep over them does not recompile.
 
     Attributes:
-        crossover: probability per pair; else both children are their parents before mutation.
-        stepping: chiplets of a design that take steps in some components of their size, on average.
+        crossover: probability per pair; else both children equal their parents before mutation.
+        stepping: average number of chiplets of a plan that take steps in some components of their size.
         component: probability that a component of such a chiplet takes a step.
-        reach: logarithm of the longest step, in thresholds; steps are spread evenly over logarithms.
-        scaling: chiplets that take one step in all components, on average.
-        drawing: chiplets that take a size of the library.
-        weighting: chiplets that take another weight.
-        replacing: chiplets that become another template, with a size of the library.
-        copying: chiplets that become a copy of another.
-        opening: chiplets that are added; one in three is new, the others are copies.
-        closing: chiplets that are taken away.
+        reach: logarithm of the longest step, in thresholds; step lengths are drawn evenly over logarithms.
+        scaling: average number of chiplets that take one step in all components.
+        drawing: average number of chiplets that take a size of the library.
+        weighting: average number of chiplets that take another weight.
+        replacing: average number of chiplets that become another template, with a size of the library.
+        copying: average number of chiplets that become a copy of another.
+        opening: average number of chiplets that are added; one in three is new, the others are copies.
+        closing: average number of chiplets that are removed.
         shuffling: probability that all chiplets change places.
         thrift: probability of another exponent of energy.
-        adjusting: probability that a child is one of its parents with single layers changed, instead of a new plan; the
-            more, the fewer layers there are (`adjusting_share`).
-        layers: layers that move, or are mapped anew, in such a child: from one to so many, or a fifth of all, evenly
-            over logarithms.
+        adjusting: least probability that a child is one of its parents with single layers changed, instead of a new
+            plan; higher where there are few layers (`adjusting_share`).
+        layers: largest average number of layers that move, or are mapped again, in such a child, and at most a fifth of
+            all; the average is drawn evenly over logarithms, from one on.
         moving: probability that layers move.
         founding: probability that they move to a new chiplet.
         turning: probability that the chiplet which they would move to, if it is not new, takes another template with
             all its layers, each on the best mapping that fits.
-        anything: share of the layers moved or mapped anew that take any mapping, and not the best that fits.
-        swapping: probability that two layers change places in the order, and that its end follows a random order.
+        anything: share of the layers moved or mapped again that take any mapping instead of the best that fits.
+        swapping: probability, each, that two layers change places in the order, and that its end follows a random one.
         exchanging: probability that instead two chiplets change places, and nothing else.
         merging: probability that instead all layers of a chiplet go to another, and nothing else.
     """
@@ -86,16 +86,16 @@ MOST_RATES = {
     "reach": 4.0,
     "layers": 1e6,
 }
-"""Largest values of the rates that are no probabilities: chiplets on average, a logarithm of steps, layers."""
+"""Largest values of the rates that are not probabilities: numbers of chiplets, a logarithm of steps, layers."""
 
 
 def completed(plan: Plan, genetics: Genetics) -> Plan:
-    """The plan with what the user demands, and with a chiplet for every layer.
+    """The plan changed to meet the user's demands, with a chiplet that may run it for every layer.
 
-    Fixed tiles hold their template, closed ones nothing. Where packages are homogeneous all free tiles take the
-    template of the first chiplet that runs every layer. Of too many chiplets the last ones go. As long as some layer
-    has no chiplet that may run it, the template that runs most of those layers is added on an empty tile, or put in
-    the place of a free chiplet; where that does not help, the package that `Genetics.cover` knows is taken.
+    Fixed tiles hold their template, closed ones nothing. Where packages must be homogeneous, all free chiplets take the
+    template of the first one that runs every layer. Of too many chiplets the last ones are removed. As long as some
+    layers have no chiplet that may run them, the template that runs most of these is added on an empty tile or replaces
+    a free chiplet; where that does not suffice, the plan takes the package of `Genetics.cover`.
     """
     on_tile, kinds = genetics.on_tile, genetics.kinds
     free = on_tile == FREE
@@ -135,14 +135,14 @@ def _new_chiplets(draws: Draws, number: int, tables: PlanTables) -> tuple[jax.Ar
 
 
 def sample_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
-    """A random plan: `drawn_plan`, completed, with all sizes."""
+    """A random plan: `drawn_plan`, completed, with every `LEAST` replaced by a size."""
     return sized(completed(drawn_plan(key, genetics, tables), genetics), tables)
 
 
 def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
     """A random plan, not completed: one to `max_chiplets` chiplets, evenly over logarithms, of one to four kinds.
 
-    One plan in sixteen has a single chiplet, of size `LEAST`: that end of a front is a narrow one.
+    One plan in sixteen has a single chiplet of size `LEAST`, for the narrow end of the front where such designs are.
 
     Args:
         key: typed key, consumed.
@@ -166,15 +166,13 @@ def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
 
 
 def crossover(key: jax.Array, a: Plan, b: Plan, rate: jax.typing.ArrayLike) -> tuple[Plan, Plan]:
-    """Every tile, with its chiplet, from the one parent or from the other.
-
-    The children may need `completed`.
+    """Two children that take every tile, with its chiplet, from either parent; they may need `completed`.
 
     Args:
         key: typed key, consumed.
         a: a parent.
-        b: the other.
-        rate: probability; else the children are the parents.
+        b: the other parent.
+        rate: probability of a crossover; else the children equal the parents.
     """
     tiles = a.template.shape[0]
     draws = Draws(key, tiles + 2)
@@ -194,18 +192,18 @@ def crossover(key: jax.Array, a: Plan, b: Plan, rate: jax.typing.ArrayLike) -> t
 
 
 def mutation(key: jax.Array, plan: Plan, genetics: Genetics, tables: PlanTables, rates: PlanRates) -> Plan:
-    """All mutations of a plan, each with its rate; fixed tiles keep their template: `mutated`, completed."""
+    """The plan after all mutations, each with its rate, completed, so that fixed tiles keep their template."""
     return completed(mutated(key, plan, tables, rates), genetics)
 
 
 def mutated(key: jax.Array, plan: Plan, tables: PlanTables, rates: PlanRates) -> Plan:
-    """All mutations of a plan, each with its rate; all of it may change. Not completed.
+    """The plan after all mutations, each with its rate; not completed, as all genes may change.
 
     Args:
         key: typed key, consumed.
         plan: the plan.
         tables: sets of mappings, and the library.
-        rates: how often.
+        rates: how often plans change.
     """
     tiles, room = plan.size.shape
     most = tables.fits.shape[3] - 1
@@ -215,7 +213,7 @@ def mutated(key: jax.Array, plan: Plan, tables: PlanTables, rates: PlanRates) ->
     count = jnp.maximum(jnp.sum(standing), 1)
 
     def chosen(rate: jax.typing.ArrayLike) -> jax.Array:
-        """`[S]` bool, chiplets, `rate` of them on average."""
+        """`[S]` bool, randomly chosen chiplets, `rate` of them on average."""
         return draws.happens(rate / count, tiles) & standing
 
     def steps(*shape: int) -> jax.Array:
@@ -235,7 +233,7 @@ def mutated(key: jax.Array, plan: Plan, tables: PlanTables, rates: PlanRates) ->
     size = jnp.where(replaced[:, None], new_size, size)
 
     template = jnp.where(chosen(rates.closing) & (count > 1), -1, template)
-    # Every tile may become a copy of the k-th chiplet, k random.
+    # For every tile, a random chiplet of which it may become a copy: the k-th, k random.
     nth = jnp.searchsorted(jnp.cumsum(standing), 1 + draws.below(count, tiles)).astype(jnp.int32)
     source = jnp.minimum(nth, tiles - 1)
     opened = draws.happens(rates.opening / jnp.maximum(tiles - count, 1), tiles) & ~standing
@@ -256,14 +254,14 @@ _CHANGES = (_CLOSE, *[_COPY] * 2, *[_WEIGHT] * 2, _THRIFT, *[_SCALE] * 4, *[_STE
 
 
 def neighbour(key: jax.Array, plan: Plan, tables: PlanTables) -> Plan:
-    """The plan with a single change, not completed: what a descent tries.
+    """The plan with a single change, not completed, as a descent tries it.
 
-    A chiplet goes, becomes a copy of another, takes another weight, or takes a step of 1, 2, 4 or 8 thresholds in all
-    components of its size or in one, three of five downward; or layers are placed with another exponent of energy.
+    A chiplet is removed, becomes a copy of another, takes another weight, or takes a step of 1, 2, 4 or 8 thresholds in
+    one or all components of its size, three of five steps downward; or the exponent of energy changes.
 
     Args:
         key: typed key, consumed.
-        plan: with a chiplet at least.
+        plan: a plan with at least one chiplet.
         tables: sets of mappings.
     """
     tiles, room = plan.size.shape
@@ -294,10 +292,10 @@ def neighbour(key: jax.Array, plan: Plan, tables: PlanTables) -> Plan:
 
 
 def adjusting_share(rates: PlanRates, genetics: Genetics) -> jax.Array:
-    """Probability that a child is an adjusted parent, `[]` float: `rates.adjusting`, or 4 over the number of layers.
+    """Probability that a child is an adjusted parent, `[]` float: the larger of `rates.adjusting` and 4 / layers.
 
-    Plans reach only what list scheduling makes. Where there are few layers that is little of what there is, and single
-    changes soon reach the rest. At most 0.8; 0 where the rate is.
+    Plans only reach designs that list scheduling makes. With few layers these are a small share of all designs, and
+    single changes soon reach the rest. The second term is at most 0.8; the result is 0 where the rate is 0.
     """
     share = jnp.maximum(rates.adjusting, jnp.minimum(4 / genetics.layers, 0.8))
     return jnp.where(jnp.asarray(rates.adjusting) > 0, share, 0.0)
@@ -308,8 +306,8 @@ def exchanged(individual: Planned, goes: jax.Array, genetics: Genetics) -> Plann
 
     Args:
         individual: a design and its plan.
-        goes: `[S]` int32, tile that what stands on each tile goes to: a permutation. Where it moves fixed chiplets or
-            goes to closed tiles, the design is no longer valid.
+        goes: `[S]` int32, a permutation: the new tile of what stands on each tile. Where it moves fixed chiplets or
+            uses closed tiles, the design is no longer valid.
         genetics: the problem.
     """
     plan, design = individual.plan, individual.design
@@ -332,13 +330,14 @@ def merged(
 ) -> Planned:
     """An individual that gives a chiplet up: all its layers go to another one, on the best mappings that fit it.
 
-    That one keeps the mappings of its own layers, and grows only where a layer fits it on no mapping. The order stays.
+    The other chiplet keeps the mappings of its own layers, and grows only where no mapping of a layer fits it. The
+    order stays.
 
     Args:
         individual: a valid design and its plan.
-        source: `[]` int32, tile of the chiplet.
-        target: `[]` int32, tile of the other, one of its `takers`.
-        weight: `[]` int32, by which score the layers choose among their mappings there.
+        source: `[]` int32, tile of the chiplet that is given up.
+        target: `[]` int32, tile of the other one, one of the `takers`.
+        weight: `[]` int32, weight of the score by which the layers choose their mappings there.
         genetics: the problem.
         tables: sets of mappings.
     """
@@ -348,7 +347,7 @@ def merged(
     kind = jnp.maximum(design.template[target], 0)
 
     def least(mapping: jax.Array, layers: jax.Array) -> jax.Array:
-        """`[C]`, what layers need of the target."""
+        """`[C]` int32, size of the target that the layers need."""
         return jnp.max(jnp.where(layers[:, None], tables.need[kind, mapping, genetics.unique], 0), axis=0)
 
     size = least(design.mapping, stays)
@@ -365,13 +364,13 @@ def merged(
 
 
 def takers(design: Design, source: jax.Array, genetics: Genetics) -> jax.Array:
-    """`[S]` bool, chiplets that may run all layers of another one; none where that is a fixed one.
+    """`[S]` bool, other chiplets that may run all layers of the one at `source`; none where that one is fixed.
 
-    Layers that are pinned to a tile stand on a fixed chiplet, and so never go.
+    Layers that are pinned to a tile stand on a fixed chiplet, and so never move.
 
     Args:
         design: a valid design.
-        source: `[]` int32, tile of the chiplet.
+        source: `[]` int32, tile of the chiplet to give up.
         genetics: the problem.
     """
     here = genetics.real & (design.assignment == source)
@@ -384,7 +383,7 @@ def takers(design: Design, source: jax.Array, genetics: Genetics) -> jax.Array:
 def _rearranged(
     draws: Draws, individual: Planned, genetics: Genetics, tables: PlanTables, rates: PlanRates
 ) -> tuple[Planned, jax.Array]:
-    """The individual with two chiplets exchanged or one given up, each with its probability, and whether either is."""
+    """The individual with two chiplets exchanged or one given up, each with its probability; `[]` bool, if either."""
     tiles = individual.design.template.shape[0]
     index = jnp.arange(tiles, dtype=jnp.int32)
     coin = draws.uniform()
@@ -408,20 +407,20 @@ def adjustment(
 ) -> Planned:
     """Changes single layers of a design, which no plan could: some move to one chiplet, some take another mapping.
 
-    Moved layers take the best mapping that fits the chiplet as it stands; so do layers that are mapped anew, under
-    the chiplet's weight or another one; some take any mapping. Two layers may change places in the order, or its end
-    may follow another order. The chiplet that layers move to may be a new one, or take another template with all its
-    layers (MOHaM's template mutation). The plan keeps its weights and follows the design's sizes.
+    Layers that move or are mapped again take the best mapping that fits the chiplet as it stands, under its weight or
+    another one; some take any mapping. Two layers may change places in the order, and its end may follow another order.
+    The chiplet that layers move to may be new, or take another template with all its layers (MOHaM's template
+    mutation). The plan keeps its weights and takes the sizes of the design.
 
-    Instead two chiplets may change places or one may be given up (`merged`), and nothing else changes: a design may
-    hold a speck only because it keeps others in better places, and has to lose both at once.
+    Instead, two chiplets may change places or one may be given up (`merged`), and nothing else changes: a tiny chiplet
+    may be there only because it keeps others in better places, and giving it up changes both at once.
 
     Args:
         key: typed key, consumed.
         individual: a valid design and its plan.
         genetics: the problem.
         tables: sets of mappings.
-        rates: how often.
+        rates: how often each change happens.
     """
     plan, design = individual.plan, individual.design
     layers, tiles = design.order.shape[0], plan.template.shape[0]
@@ -430,7 +429,7 @@ def adjustment(
     real = genetics.real
 
     def some() -> jax.Array:
-        """`[L]` bool, layers: one to `rates.layers` of them on average, evenly over logarithms."""
+        """`[L]` bool, random layers; their average number is drawn from 1 to `rates.layers`, evenly over logarithms."""
         number = jnp.exp(draws.uniform() * jnp.log(jnp.maximum(jnp.minimum(rates.layers, genetics.layers / 5), 1.0)))
         return (draws.uniform(layers) < number / genetics.layers) & real
 
@@ -470,7 +469,7 @@ def adjustment(
     swapped = scheduling_mutation(swap_key, changed, genetics)
     order = jnp.where(draws.happens(rates.swapping), swapped.order, changed.order)
     other = genetics.orders[draws.below(genetics.orders.shape[0])]
-    # Never the last four layers alone: neighbours on the front seldom share the order of a few layers.
+    # Not the last four layers alone: neighbours on the front seldom share the order of a few layers.
     first = draws.below(jnp.maximum(genetics.layers - 4, 1))
     order = jnp.where(draws.happens(rates.swapping), spliced(order, other, first), order)
     changed = dataclasses.replace(changed, order=order)

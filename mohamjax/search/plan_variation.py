@@ -1,7 +1,7 @@
-"""Individuals of a search of plans: drafts, and what grows of them.
+"""Individuals of a search of plans: drafts, and how individuals grow from them.
 
-A draft is what is drawn for every individual by itself; the costly rest, decoding plans and changing single layers of
-parents, is done for all individuals of a generation at once, in one place of its program.
+A draft holds what is drawn for each individual separately. The costly rest, decoding plans and changing single layers
+of parents, is done for all individuals of a generation at once, in one place of its program.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mohamjax.search.plan_operators import (
 )
 from mohamjax.search.plans import Plan, Planned, decode, sized
 
-_ADJUSTED = 32  # designs that a processor adjusts at a time: of 256 seven are adjusted by default
+_ADJUSTED = 32  # designs that a CPU adjusts at a time: by default, 7 of 256 are adjusted
 
 
 @record
@@ -37,9 +37,9 @@ class Draft:
 
     Attributes:
         plan: a plan, not completed.
-        parent: whose single layers change, where the individual is no new plan.
+        parent: individual whose single layers change, where `adjusts`.
         key: typed key of these changes.
-        adjusts: `[]` bool, whether the individual is the changed parent, and not what the plan decodes to.
+        adjusts: `[]` bool, whether the individual becomes the changed parent, instead of the decoded plan.
     """
 
     plan: Plan
@@ -49,7 +49,7 @@ class Draft:
 
 
 def draft_plan(key: jax.Array, space: DesignSpace) -> Draft:
-    """A random individual's draft; the key is consumed."""
+    """The draft of a random individual; the key is consumed."""
     plan = drawn_plan(key, space.genetics, space.plans)
     zeros = jnp.zeros_like(space.genetics.unique)
     design = Design(order=zeros, assignment=zeros, mapping=zeros, template=plan.template)
@@ -57,18 +57,18 @@ def draft_plan(key: jax.Array, space: DesignSpace) -> Draft:
 
 
 def vary_plans(key: jax.Array, a: Planned, b: Planned, space: DesignSpace, rates: PlanRates) -> tuple[Draft, Draft]:
-    """Drafts of the children of a pair: new plans by crossover and mutation, or parents that are to be adjusted.
+    """Drafts of the two children of a pair: new plans by crossover and mutation, or parents that are to be adjusted.
 
     Args:
         key: typed key, consumed.
         a: a parent.
-        b: the other.
+        b: the other parent.
         space: the problem.
-        rates: how often.
+        rates: how often plans change.
     """
     genetics, tables = space.genetics, space.plans
     cross_key, child_key = jax.random.split(key)
-    # Both children as one batch, so that the rest is compiled once.
+    # Both children in one batch, so that the rest is compiled once.
     parents = jax.tree.map(lambda *x: jnp.stack(x), a, b)
     plans = jax.tree.map(lambda *x: jnp.stack(x), *crossover(cross_key, a.plan, b.plan, rates.crossover))
 
@@ -86,12 +86,12 @@ def vary_plans(key: jax.Array, a: Planned, b: Planned, space: DesignSpace, rates
 
 
 def grow_plans(drafts: Draft, space: DesignSpace, rates: PlanRates | None = None) -> Planned:
-    """Individuals `[N, ...]` of drafts: plans decoded, or parents with single layers changed.
+    """Individuals `[N, ...]` from drafts: decoded plans, or parents with single layers changed.
 
     Args:
         drafts: `[N, ...]`.
         space: the problem.
-        rates: how often layers change; None where all are random individuals, none of which `adjusts`.
+        rates: how often layers change; None for random individuals, none of which `adjusts`.
     """
     if rates is None:
         return in_fitting_blocks(lambda plans: _decoded(plans, space), drafts.plan, DESIGNS)
@@ -124,9 +124,9 @@ def _grown_at_once(drafts: Draft, space: DesignSpace, rates: PlanRates) -> Plann
 
 @jax.custom_batching.sequential_vmap
 def _grown_in_blocks(drafts: Draft, space: DesignSpace, rates: PlanRates) -> Planned:
-    """Few are adjusted: these stand together, in blocks of a few, and where a block has no others it decodes no plan.
+    """As `_grown_at_once`, in blocks: drafts that adjust come first, and a block of these alone decodes no plans.
 
-    Islands come one after the other: side by side, every block would have to do both.
+    Islands are grown one after the other: side by side, every block would have to do both.
     """
 
     def decoded(drafts: Draft) -> Planned:

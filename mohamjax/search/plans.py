@@ -1,11 +1,10 @@
-"""Plans: few genes that move hardware, and the list scheduler that makes a design of them.
+"""Plans: few genes that describe hardware, and the list scheduler that makes a design of them.
 
-A plan says which chiplets there are, how large each may be, and whether it works for speed or for thrift; everything
-else follows. On every chiplet each layer has the best mapping that fits the chiplet as it stands, every capacity and
-every fanout for itself; layers are taken by upward rank (HEFT: Topcuoglu, Hariri, Wu, 2002), or where lateness is
-searched by the latest start that keeps their deadline, and go to the chiplet of least finish time x energy^thrift. A
-chiplet then shrinks to what its layers use, so that no layer of a decoded design has a better mapping, under its
-chiplet's weight, that would fit.
+A plan states which chiplets there are, how large each may be, and how its mappings weigh time against energy;
+everything else follows. On every chiplet each layer has the best mapping that fits the chiplet as it stands, in each
+capacity and each fanout. Layers are taken by upward rank (HEFT: Topcuoglu, Hariri, Wu, 2002), or with deadlines by the
+latest start that keeps them, and go to the chiplet of least finish time x energy^thrift. A chiplet then shrinks to what
+its layers use, so no layer of a decoded design has a better mapping, under its chiplet's weight, that would fit.
 
 The best mapping that fits a chiplet is found by sets of bits (`problem.plan_tables`).
 
@@ -37,11 +36,11 @@ class Plan:
 
     Attributes:
         template: `[S]` int32, template on each tile, -1 where the tile is empty.
-        size: `[S, C]` int32 in 0..R-1, threshold of each component that mappings on the tile must not pass. Layers
-            that fit no chiplet may pass it. `LEAST` in a plan that is not completed yet: the least size that holds all
-            layers, of whichever template will stand there.
-        weight: `[S]` int32 in 0..W-1, by which score the tile's layers choose their mappings.
-        thrift: `[]` int32 in 0..K-1, exponent of energy when layers are placed.
+        size: `[S, C]` int32 in 0..R-1, threshold of each component that mappings on the tile must not exceed, except
+            for layers that fit no chiplet. Or `LEAST`, until the plan is `sized`: the least size that holds all layers
+            on the template that the tile will have.
+        weight: `[S]` int32 in 0..W-1, index of the weight of the score by which the tile's layers choose mappings.
+        thrift: `[]` int32 in 0..K-1, index of the exponent of energy when layers are placed.
     """
 
     template: jax.Array
@@ -52,7 +51,7 @@ class Plan:
 
 @record
 class Planned:
-    """An individual: the plan, and the design that came of it."""
+    """An individual: a plan, and the design made from it."""
 
     plan: Plan
     design: Design
@@ -85,13 +84,13 @@ def fitting(template: jax.Array, size: jax.Array, weight: jax.Array, tables: Pla
 
 
 def sized(plan: Plan, tables: PlanTables) -> Plan:
-    """The plan with the size of its template in the place of every `LEAST`."""
+    """The plan with every `LEAST` replaced by the least size of the tile's template."""
     least = tables.library[jnp.maximum(plan.template, 0), -2]
     return dataclasses.replace(plan, size=jnp.where(plan.size == LEAST, least, plan.size))
 
 
 def decode(plans: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
-    """The designs that plans mean, and the plans with the sizes that their chiplets came to have.
+    """The designs of plans, and the plans with the sizes that their chiplets have in the designs.
 
     Args:
         plans: plans `[N, ...]` under which every layer has a chiplet that may run it (`plan_operators.completed`).
@@ -99,8 +98,8 @@ def decode(plans: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
         tables: sets of mappings.
 
     Returns:
-        Valid designs `[N, ...]`, and the plans without chiplets that run nothing, each size as small as the layers
-        leave it.
+        Valid designs `[N, ...]`, and their plans, without chiplets that run nothing and with sizes as small as the
+        layers allow.
     """
     one = functools.partial(jax.vmap, in_axes=(0, None, None))
     mapping, times, costs = one(_durations)(plans, genetics, tables)
@@ -110,9 +109,9 @@ def decode(plans: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
 
 
 def _durations(plan: Plan, genetics: Genetics, tables: PlanTables) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Of one plan the best fitting mappings `[S, U]`; of all kinds of layers durations and costs of energy, `[Q, S]`.
+    """For one plan, the best fitting mappings `[S, U]`, and the durations and energy costs of kinds of layers `[Q, S]`.
 
-    Durations are infinite where a layer may not run.
+    Durations [cycles] are infinite where a layer may not run. Costs are thrift x log energy.
     """
     kinds = genetics.kinds
     template = jnp.maximum(plan.template, 0)
@@ -133,7 +132,7 @@ def _durations(plan: Plan, genetics: Genetics, tables: PlanTables) -> tuple[jax.
 def _settled(
     plan: Plan, mapping: jax.Array, order: jax.Array, assignment: jax.Array, genetics: Genetics, tables: PlanTables
 ) -> Planned:
-    """One plan and its design, chiplets shrunk to what their layers use, and layers on the best that fits them."""
+    """One plan and its design: chiplets shrink to what their layers use, and layers take the best mapping that fits."""
     template = jnp.maximum(plan.template, 0)
     real = genetics.real
 
@@ -151,7 +150,7 @@ def _settled(
 
 
 def plan_of(design: Design, genetics: Genetics, tables: PlanTables) -> Planned:
-    """A plan for a design that came from elsewhere: its chiplets with their sizes, middling weights.
+    """An individual of a design that no plan made: the plan has its chiplets with their sizes, and middle weights.
 
     Args:
         design: a valid design; it stays as it is.
@@ -167,11 +166,11 @@ def plan_of(design: Design, genetics: Genetics, tables: PlanTables) -> Planned:
 def refit(design: Design, weight: jax.typing.ArrayLike, genetics: Genetics, tables: PlanTables) -> Design:
     """The design with every layer on the best mapping that fits its chiplet as it stands; nothing else changes.
 
-    Where a component has more values than thresholds (`PlanTables`), a chiplet may grow by less than the next one.
+    Where a component has more values than thresholds (`PlanTables`), a chiplet may grow by less than one threshold.
 
     Args:
         design: a valid design.
-        weight: `[]` or `[S]` int32 in 0..W-1, by which score mappings are chosen.
+        weight: `[]` or `[S]` int32 in 0..W-1, weight of the score by which mappings are chosen.
         genetics: the problem.
         tables: sets of mappings.
     """
@@ -184,7 +183,7 @@ def refit(design: Design, weight: jax.typing.ArrayLike, genetics: Genetics, tabl
 
 
 def used_sizes(design: Design, genetics: Genetics, tables: PlanTables) -> jax.Array:
-    """`[S, C]` int32, the least size of each chiplet that its layers' mappings do not pass, -1 where it has none."""
+    """`[S, C]` int32, the least size of each chiplet that holds its layers' mappings; -1 where it has no layers."""
     tiles = design.template.shape[0]
     real = genetics.real
     need = tables.need[jnp.maximum(design.template, 0)[design.assignment], design.mapping, genetics.unique]
@@ -192,14 +191,14 @@ def used_sizes(design: Design, genetics: Genetics, tables: PlanTables) -> jax.Ar
     return jnp.full((tiles, need.shape[1]), -1, jnp.int32).at[owner].max(need, mode="drop")
 
 
-# Loops over layers keep plans on the last axis: XLA makes faster code of it than of a batch axis in front.
+# Loops over layers have plans on the last axis, for which XLA makes faster code than for a batch axis in front.
 
 
 def by_upward_rank(times: jax.Array, rows: jax.Array, genetics: Genetics) -> jax.Array:
     """`[N, L]` int32, layers by falling longest remaining path of mean durations; padded ones last.
 
-    With deadlines (`Genetics.urgency`) by the latest start that keeps them: deadline less remaining path. Where there
-    are several application models (`Genetics.model`), the layers of one come after those of another.
+    With deadlines (`Genetics.urgency`), by the latest start that keeps them: deadline minus remaining path. The layers
+    of several application models (`Genetics.model`) come one model after the other.
 
     Args:
         times: `[N, Q, S]` float, inf where a layer may not run.
@@ -215,7 +214,7 @@ def by_upward_rank(times: jax.Array, rows: jax.Array, genetics: Genetics) -> jax
         rest = jnp.max(jnp.where((after >= 0)[:, None], rank[after], 0.0), axis=0, initial=0.0)
         return jax.lax.dynamic_update_index_in_dim(rank, mean + rest, layer, 0), None
 
-    # Layers are numbered in a topological order; equal ranks (time lost in rounding) keep it, as the sort is stable.
+    # Layers are numbered in a topological order; the stable sort keeps it where rounding makes ranks equal.
     mean = mean.T[rows]
     rank, _ = jax.lax.scan(longest, jnp.zeros_like(mean), (layers, genetics.successors, mean), reverse=True)
     last = 1.0
@@ -228,13 +227,13 @@ def by_upward_rank(times: jax.Array, rows: jax.Array, genetics: Genetics) -> jax
 
 
 def placed(order: jax.Array, times: jax.Array, costs: jax.Array, rows: jax.Array, genetics: Genetics) -> jax.Array:
-    """`[N, L]` int32, tile of each layer: in order, each where log finish time + cost is least.
+    """`[N, L]` int32, tile of each layer: placed in order, each where log finish time + cost is least.
 
-    Every application model finds all chiplets free (`Genetics.model`). A layer that may run nowhere has tile 0, and so
-    have those that wait for it; they take no time from others.
+    All chiplets are free at the start of every application model (`Genetics.model`). A layer that may run nowhere, and
+    those that wait for it, get tile 0 and take no time from others.
 
     Args:
-        order: `[N, L]` int32, of `by_upward_rank`.
+        order: `[N, L]` int32, from `by_upward_rank`.
         times: `[N, Q, S]` float, inf where a layer may not run.
         costs: `[N, Q, S]` float, finite.
         rows: `[L]` int32, row of `times` of each layer.
@@ -243,7 +242,7 @@ def placed(order: jax.Array, times: jax.Array, costs: jax.Array, rows: jax.Array
     (plans, layers), tiles = order.shape, times.shape[2]
     index, lane = jnp.arange(layers, dtype=jnp.int32), jnp.arange(plans, dtype=jnp.int32)
     tile_of = jnp.broadcast_to(jnp.arange(tiles, dtype=jnp.int32)[:, None], (tiles, plans))
-    # The last end is 0, for padding.
+    # The extra last end stays 0, for padded predecessors.
     before = jnp.where(genetics.predecessors >= 0, genetics.predecessors, layers)
 
     def put(
@@ -259,7 +258,7 @@ def placed(order: jax.Array, times: jax.Array, costs: jax.Array, rows: jax.Array
         return (free, end.at[layer, lane].set(least, unique_indices=True)), tile
 
     start = jnp.zeros((tiles, plans), times.dtype), jnp.zeros((layers + 1, plans), times.dtype)
-    # Rows in order; indices are what they say.
+    # Rows of `times` and `costs` in the order of placement; indices are in bounds.
     own = rows[order]
     taken = [x.at[lane[:, None], own].get(mode="promise_in_bounds") for x in (times, costs)]
     ordered = [order.T, *(jnp.moveaxis(x, 0, -1) for x in taken)]
@@ -273,7 +272,7 @@ def placed(order: jax.Array, times: jax.Array, costs: jax.Array, rows: jax.Array
 def _least_of_columns(score: jax.Array, finish: jax.Array, tile_of: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Per column of `[S, N]`, without NaN, the first tile of least score and its finish; S and inf where all are inf.
 
-    One number after the other: a processor does not take several numbers side by side in one reduction.
+    Uses one reduction per array: on a CPU, a reduction over several arrays at once is not vectorised.
     """
     best = jnp.min(score, axis=0)
     first = jnp.min(jnp.where(score == best, tile_of, score.shape[0]), axis=0)
@@ -282,7 +281,7 @@ def _least_of_columns(score: jax.Array, finish: jax.Array, tile_of: jax.Array) -
 
 
 def _least_at_once(score: jax.Array, finish: jax.Array, tile_of: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """As `_least_of_columns`, in one reduction, which is one kernel."""
+    """As `_least_of_columns`, in one reduction, which is a single kernel on an accelerator."""
     never = jnp.asarray(jnp.inf, score.dtype)
 
     def better(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:

@@ -1,11 +1,11 @@
-"""A search precompiled on made-up tables while the layer mapper works: its programs are there when it begins.
+"""Compiles the programs of a search while the layer mapper works, by running the search on made-up tables.
 
 Programs depend on shapes alone, and those of a search follow from networks, templates, requirements and settings before
 any layer is mapped. A precompilation runs a search with tables of these shapes from beginning to end, in threads of its
-own: the search's programs first, then those that evaluate its front in double precision; both at once where somebody
-waits for the first already. Nothing of what it finds is used. Where it guessed a shape wrong (templates with axes of
-more than 16 children, `wires`; a front much smaller than its archive), the program is compiled when it is needed.
-`experiments/saved_seconds.py` measures what that saves.
+own: first the search's programs, then those that evaluate its front in double precision; both at once when the search
+already waits for the first. Its results are not used. Where a shape is guessed wrong (templates with axes of more than
+16 children, `wires`; a front much smaller than its archive), the program is compiled when it is needed.
+`experiments/saved_seconds.py` measures how much time this saves.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
 
 
 def _runs(layers: Sequence[UniqueLayer], templates: Sequence[Template]) -> np.ndarray:
-    """Which templates run each layer, `[U, T]` bool."""
+    """`[U, T]` bool, which templates run each layer."""
     return np.array([[fits(template, x.type, x.shape) is None for template in templates] for x in layers])
 
 
 def made_up_tables(
     layers: Sequence[UniqueLayer], templates: Sequence[Template], technology: Technology, entries: int
 ) -> MappingTables:
-    """Tables of the shapes that the mapper's will have, whose sizes of chiplets differ wherever they can.
+    """Tables with the shapes of the mapper's tables; the chiplet sizes of their mappings differ wherever they can.
 
     Args:
         layers: U unique layers.
         templates: T templates.
         technology: energy and area tables.
-        entries: M, entries of a set; all of them count where the template runs the layer.
+        entries: M, entries of a set; all of them exist where the template runs the layer.
 
     Returns:
         Tables in single precision, NumPy arrays. Every mapping has all its loops at the outermost level.
@@ -92,13 +92,13 @@ def made_up_tables(
 
 
 def made_up_designs(application: ApplicationModel, templates: Sequence[Template], tiles: int, number: int) -> Design:
-    """Equal designs of the shapes that a search's have, on few chiplets.
+    """Equal designs on few chiplets, with the shapes of a search's designs.
 
     Args:
         application: the networks.
-        templates: T templates; each layer stands on the first of those that run most layers.
+        templates: T templates; of those that run a layer, it is placed on the one that runs most layers.
         tiles: S, of the package.
-        number: N.
+        number: N, number of designs.
 
     Returns:
         Designs `[N, ...]`, NumPy arrays.
@@ -122,10 +122,10 @@ def made_up_designs(application: ApplicationModel, templates: Sequence[Template]
 
 
 class Precompilation:
-    """Compiles a search and the evaluation of its front on made-up tables, in threads beside the caller's."""
+    """Compiles a search and the evaluation of its front on made-up tables, in two threads of its own."""
 
     def __init__(self, problem: DesignProblem, settings: Settings, devices: Devices | None = None) -> None:
-        """Begins. Searches of the same shapes are compiled once a process.
+        """Starts compiling; searches of the same shapes are compiled once per process.
 
         Args:
             problem: of the search.
@@ -134,11 +134,11 @@ class Precompilation:
         """
         self._problem, self._settings, self._devices = problem, settings, devices
         self._rates = settings.plan_rates if settings.moham.genes == "plans" else settings.rates
-        # Frames in flight are as many as the rates have them.
+        # The number of frames in flight depends on the frame rates.
         self._frames = ()
         if of_frames(settings.moham.objectives):
             self._frames = frame_jobs(problem.application, settings.moham.periods).layer.shape
-        # While layers are mapped one part at a time leaves them a processor.
+        # Until the search waits, the parts run one after the other, which leaves the mapper a processor.
         self._both, self._ended = threading.Event(), threading.Event()
         mark = self._mark()
         self._pool = concurrent.futures.ThreadPoolExecutor(2, "precompilation")
@@ -147,7 +147,7 @@ class Precompilation:
         ]  # fmt: skip
 
     def _mark(self) -> tuple[Any, ...]:
-        """What the shapes depend on."""
+        """All that the shapes depend on."""
         problem, settings, resolved = self._problem, self._settings, self._problem.resolved
         application = problem.application
         layers = application.layers
@@ -164,7 +164,7 @@ class Precompilation:
         )  # fmt: skip
 
     def searched(self) -> None:
-        """Waits until the search's programs are there; what went wrong is raised here."""
+        """Waits until the search's programs are compiled; errors of the compilation are raised here."""
         self._both.set()
         self._wait(0)
 
@@ -174,18 +174,18 @@ class Precompilation:
         self._wait(1)
 
     def _wait(self, part: int) -> None:
-        # Another search of the same shapes may have begun the same precompilation, and given it up.
+        # Another search of the same shapes may have started this precompilation, and cancelled it.
         with contextlib.suppress(concurrent.futures.CancelledError):
             self._parts[part].result()
 
     def end(self) -> None:
-        """Begins nothing more; a compile under way ends by itself."""
+        """Starts no further compile; one that is running finishes by itself."""
         self._ended.set()
         self._both.set()
         self._pool.shutdown(wait=False)
 
     def _go_on(self, _: str = "") -> None:
-        """Raises where nobody waits any more."""
+        """Raises `CancelledError` after `end`."""
         if self._ended.is_set():
             raise concurrent.futures.CancelledError
 
@@ -193,7 +193,7 @@ class Precompilation:
         try:
             once(key, self._search)
         except BaseException:
-            self._ended.set()  # no report is compiled in vain
+            self._ended.set()  # the report is not compiled then
             raise
         finally:
             self._both.set()
@@ -236,7 +236,7 @@ class Precompilation:
     def _report(self) -> None:
         problem, goals, tables = self._problem, self._settings.goals, self._made_up()
         setup, config = problem.setup, self._settings.moham
-        # As many as there may be in the end, so that batches are as wide; none is wider than those of so many.
+        # The most designs that a result may have, so that batches have the same width; 2048 give the widest.
         number = min(config.islands * config.archive, 2048)
         designs = made_up_designs(setup.application, setup.templates, problem.tiles, number)
         few = np.minimum(np.asarray(tables.count), 1)

@@ -1,8 +1,8 @@
-"""Mapping again on the hardware that a search came to use: sets of mappings grow by what its chiplets ask for.
+"""Maps layers again on chiplets of the front that a search has found; mappings that are better there join the sets.
 
-The mapper's Pareto sets know latency, energy and area. A chiplet of a front has a mix of buffers and a mesh on which
-another mapping may be better, although it needs no less area. So layers are mapped once more on chiplets of the front,
-and what is better there than all that the sets hold joins them, behind what is there: designs stay what they are.
+The mapper's Pareto sets weigh latency, energy and area. On a chiplet of a front, with its own buffers and mesh, another
+mapping may be better although it needs no less area. So layers are mapped once more on chiplets of the front, and
+mappings that are better there than all of a set are appended to it: existing designs do not change.
 
 Axes: N designs, S tiles, V levels, U unique layers, T templates, M mappings of a set, K chiplets that are mapped on,
 W weights.
@@ -43,20 +43,20 @@ from mohamjax.schedule.setup import Setup
 from mohamjax.search.settings import Settings
 
 _LEAST_GAIN = 1e-3
-"""A mapping joins a set where it lowers the logarithm of a score on some chiplet by this much."""
+"""A mapping joins a set if it lowers the logarithm of a score on some chiplet by more than this."""
 
 _POLISHED = 1e-4
-"""Share of the hypervolume by which a round of polishing must raise it for another one to follow."""
+"""Share by which a round of polishing must raise the hypervolume for another round to follow."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ChipletSample:
-    """Chiplets to map on, and what runs there.
+    """Chiplets to map on, and the layers that run there.
 
     Attributes:
-        template: `[K]` int, template of each.
+        template: `[K]` int, template of each chiplet.
         capacity: `[K, V]` float, words per instance of every level.
-        fanout: `[K, V, 2]` float.
+        fanout: `[K, V, 2]` float, of every level in X and Y.
         runs: `[U, K]` bool, unique layers that run on the chiplet or on one that it stands for.
     """
 
@@ -70,16 +70,16 @@ _chiplets = jax.jit(jax.vmap(chiplets, in_axes=(0, None)))
 
 
 def chiplets_of(designs: Design, which: np.ndarray, evaluation: EvaluationArrays, count: int) -> ChipletSample:
-    """Chiplets that stand for all those of some designs.
+    """Few chiplets that stand for all chiplets of some designs.
 
-    Chiplets are points: the logarithms of their capacities and fanouts, those of different templates far apart. The
-    points are clustered around centres spread by farthest-first traversal (Gonzalez, 1985); of each cluster the
-    chiplet nearest to the mean is taken.
+    Chiplets are points: the logarithms of their capacities and fanouts, with different templates far apart. The points
+    are clustered around centres chosen by farthest-first traversal (Gonzalez, 1985); of each cluster, the chiplet
+    nearest to the mean is taken.
 
     Args:
         designs: `[N, ...]`, NumPy arrays.
-        which: `[n]` int, those that count; all are evaluated, so that one program serves any number.
-        evaluation: what evaluates them.
+        which: `[n]` int, designs whose chiplets are used; all are evaluated, so that one program serves any number.
+        evaluation: the arrays that the evaluation reads.
         count: K, most chiplets that are taken.
     """
     made: Chiplets = take(jax.device_get(_chiplets(designs, evaluation)), which)
@@ -100,7 +100,7 @@ def chiplets_of(designs: Design, which: np.ndarray, evaluation: EvaluationArrays
 
 
 def _clusters(points: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cluster of each of the points `[n, F]`, and the point of each of the K <= `count` clusters that stands for it."""
+    """`[n]` int, cluster of each point `[n, F]`; `[K]` int, K <= `count`, the point nearest to each cluster's mean."""
 
     def squares(centre: np.ndarray, points: np.ndarray = points) -> np.ndarray:
         return ((points - centre) ** 2).sum(axis=1)
@@ -118,7 +118,7 @@ def _clusters(points: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _made(template: Template, capacity: np.ndarray, fanout: np.ndarray, name: str) -> Template:
-    """A template of which all chiplets have these sizes."""
+    """A template whose chiplets all have these sizes."""
     levels = []
     for level, words, (x, y) in zip(template.levels, capacity, fanout, strict=False):
         most = None if level.capacity_words is None else min(level.capacity_words, int(words))
@@ -127,14 +127,14 @@ def _made(template: Template, capacity: np.ndarray, fanout: np.ndarray, name: st
 
 
 def with_room(tables: MappingTables, entries: int) -> MappingTables:
-    """The tables with at least so many places per set, NumPy arrays: shapes stay as they are when sets grow."""
+    """The tables with at least `entries` places per set, NumPy arrays: shapes then stay the same when sets grow."""
     missing = entries - np.shape(tables.cycles)[2]
     tables = jax.tree.map(np.asarray, tables)
     if missing <= 0:
         return tables
 
     def more(leaf: np.ndarray) -> np.ndarray:
-        # Padding repeats the first entry, so that it is a nest; its numbers are those of padding.
+        # Padding repeats the first entry, so that it is a valid nest; its figures are set below.
         return np.concatenate([leaf, np.repeat(leaf[:, :, :1], missing, axis=2)], axis=2)
 
     columns = jax.tree.map(more, entries_of(tables))
@@ -156,16 +156,16 @@ def map_again(
     progress: Callable[[MapperProgress], None] | None = None,
     devices: Devices | None = None,
 ) -> tuple[MappingTables, int]:
-    """Maps layers on chiplets that exist; what is better there than all that the sets hold joins them.
+    """Maps layers on given chiplets; mappings that are better there than all of a set join it.
 
     Args:
         key: typed key, consumed.
         sample: the chiplets.
         setup: the networks, whose unique layers are mapped, and the hardware.
         tables: sets of mappings so far, with padding to grow into (`with_room`).
-        config: settings of the mapper; without generations it goes on from what the sets hold, by descent.
+        config: settings of the mapper; with 0 generations it descends from the mappings of the sets instead.
         room: most mappings that join a set, one number or `[U, T]` int.
-        max_children: of the programs of an earlier call of the mapper.
+        max_children: see `LayerMapper`; that of an earlier call, to share its programs.
         progress: see `LayerMapper`.
         devices: see `LayerMapper`.
 
@@ -212,9 +212,9 @@ def _scores(
     """Scores of n mappings of a layer on chiplets under each weight, `[n, K, W]`; inf where one does not fit.
 
     Args:
-        entries: of the mappings by name.
+        entries: columns of the mappings `[n, ...]` by name.
         capacity: `[K, V]`, of the chiplets.
-        fanout: `[K, V, 2]`.
+        fanout: `[K, V, 2]`, of the chiplets.
         package: package parameters.
     """
     fits = (entries["capacity"][:, None] <= capacity).all(axis=-1)
@@ -227,13 +227,13 @@ def _scores(
 def best_known(
     tables: MappingTables, sample: ChipletSample, package: PackageParameters
 ) -> dict[tuple[int, int], list[Mapping]]:
-    """Of every layer and a chiplet that it runs on, the mappings of its set that are best there under some weight.
+    """For every layer and chiplet that it runs on, the mappings of its set that are best there under some weight.
 
-    By (index of the layer, index of the chiplet), for `LayerMapper.descend`; none where none fits: the layer runs
-    on a larger chiplet that this one stands for.
+    By (index of the layer, index of the chiplet), for `LayerMapper.descend`. Empty where no mapping fits: the layer
+    then runs on a larger chiplet that this one stands for.
     """
     out = {}
-    # A chiplet may stand for one of another template, where there are fewer than templates: not all sets exist.
+    # With fewer chiplets than templates, one may stand for chiplets of other templates: not all sets exist.
     for u, k in zip(*np.nonzero(sample.runs & (tables.count[:, sample.template] > 0)), strict=True):
         at = u, sample.template[k]
         known = jax.tree.map(lambda leaf, n=tables.count[at], at=at: leaf[at][:n], entries_of(tables))
@@ -246,7 +246,7 @@ def best_known(
 def _best_on_each(
     found: MappingTables, kind: np.ndarray, setup: Setup
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """The best mapping of every layer on each chiplet under each weight, counted on hardware of its own.
+    """The best mapping of every layer on each chiplet under each weight, evaluated on the mapping's own hardware.
 
     Args:
         found: sets over the chiplets, `[U, K, ...]`.
@@ -254,7 +254,7 @@ def _best_on_each(
         setup: networks and hardware.
 
     Returns:
-        Entries `[n, ...]` by name as the tables have them, and the layer and the template of each, `[n]` int.
+        Columns `[n, ...]` by name as in the tables, and the layer and the template of each entry, `[n]` int.
     """
     energy = np.where(found.exists, np.asarray(found.objectives)[..., 1], np.inf)
     score = np.stack(mapping_scores(isolated_cycles(found, setup.package), energy))  # [W, U, K, M]
@@ -276,17 +276,17 @@ def that_help(
 ) -> np.ndarray:
     """Which of the new mappings of one layer and template lower some score on some chiplet, the most useful first.
 
-    One after the other, each time the one that lowers a score by most, against what the set holds and what was taken.
+    Takes them one by one, each time the one that lowers a score most, compared with the set and those taken so far.
 
     Args:
-        new: n entries by name.
-        known: what the set holds, by name.
+        new: columns of n new entries by name.
+        known: columns of the set by name.
         capacity: `[K, V]`, of the chiplets of the template.
-        fanout: `[K, V, 2]`.
+        fanout: `[K, V, 2]`, of the chiplets of the template.
         package: package parameters.
 
     Returns:
-        Indices of the new ones.
+        Indices of those that help, int.
     """
 
     best = _scores(known, capacity, fanout, package).min(axis=0, initial=np.inf)
@@ -304,12 +304,12 @@ def that_help(
 
 
 class Remapper:
-    """Rounds of mapping again for one search: the tables, how far they have grown, and by which key.
+    """Rounds of mapping again for one search.
 
     Attributes:
-        config: how often, and how much.
+        config: how often layers are mapped again, and how much.
         schedule: generations that must be done before each of the rounds.
-        end: generations of the search, those after the last rounds included.
+        end: generations of the search, including those after the last rounds.
         tables: the tables so far, with room to grow.
         rounds: rounds done.
     """
@@ -330,8 +330,8 @@ class Remapper:
             setup: networks and hardware, the technology in single precision.
             settings: of the search.
             tables: those of the layer mapper.
-            progress: told how a round goes.
-            devices: of the search; where several processes have them, the first maps for all.
+            progress: called with the progress of a round.
+            devices: of the search; where they belong to several processes, the first one maps for all.
         """
         config, generations = settings.remap, settings.moham.generations
         self._devices = devices
@@ -343,25 +343,25 @@ class Remapper:
         self._first = self.tables = with_room(tables, np.shape(tables.cycles)[2] + config.entries)
         self._key, self._setup, self._progress = key, setup, progress
         levels = np.shape(tables.capacity)[3]
-        # That of the mapper's own programs, which rounds use again.
+        # The room of the mapper's own programs, so that rounds reuse these.
         self._max_children = largest_children_room(
             setup.application.unique_layers, setup.templates, setup.technology, levels
         )
         self._mapper = dataclasses.replace(settings.mapper, generations=config.generations, descent=config.descent)
 
     def due(self, generation: int) -> bool:
-        """Whether a round comes before the next generation."""
+        """Whether a round is due after `generation` generations."""
         return self.rounds < len(self.schedule) and generation >= self.schedule[self.rounds]
 
     def until_next(self, generation: int) -> int:
-        """Generations to the next round, or to the end."""
+        """Number of generations until the next round, or until the end."""
         return next((at - generation for at in self.schedule[self.rounds :]), self.end - generation)
 
     def settled(self, hypervolume: abc.Mapping[int, float]) -> bool:
-        """Whether the last round after the search gained too little for another one.
+        """Whether the last round of polishing raised the hypervolume too little for another one.
 
         Args:
-            hypervolume: by generation.
+            hypervolume: of the archive, by generation.
         """
         if self.rounds <= len(self._searching) or self.rounds == len(self.schedule):
             return False
@@ -369,14 +369,14 @@ class Remapper:
         return after < before * (1 + _POLISHED) < np.inf
 
     def grown(self, state: SearchState, space: DesignSpace) -> DesignSpace:
-        """Does a round on chiplets of the archives' designs.
+        """Runs a round on chiplets of the archives' designs.
 
         Args:
             state: of a search of plans.
             space: its problem over the tables so far.
 
         Returns:
-            The problem over tables that may have grown; shapes, box and orders stay as they are.
+            The problem over the tables, which may have grown; shapes, box and orders stay the same.
         """
         archive = jax.device_get(state.archive)
         designs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), archive.genes.design)
@@ -395,7 +395,7 @@ class Remapper:
         return self.space(space)
 
     def space(self, space: DesignSpace) -> DesignSpace:
-        """The problem over the tables so far; built once per round, and before the first one what is given."""
+        """The problem over the tables so far, built once per round; before the first round, `space` itself."""
         if self.rounds == 0:
             return space
         if self._built is not None:
@@ -408,7 +408,7 @@ class Remapper:
         return self._built
 
     def saved(self) -> dict[str, Any]:
-        """What a checkpoint must hold: rounds done and the mappings that joined."""
+        """What a checkpoint must hold: rounds done, sizes of the sets, and the mappings that joined."""
         return {
             "rounds": np.int32(self.rounds),
             "count": np.asarray(self.tables.count),
@@ -418,12 +418,12 @@ class Remapper:
         }
 
     def _places(self, leaf: np.ndarray) -> np.ndarray:
-        """`[U, T, entries, 1...]` int, where mappings join: behind those that each set began with."""
+        """`[U, T, entries, 1...]` int, places at which mappings join: after those that each set began with."""
         places = np.asarray(self._first.count)[..., None] + np.arange(self.config.entries)
         return places.reshape(*places.shape, *[1] * (leaf.ndim - 3))
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Goes on from what `saved` gave."""
+        """Goes on from a result of `saved`."""
         saved = jax.tree.map(np.asarray, saved)
         tables = jax.tree.map(np.array, self._first)
         for leaf, own in zip(jax.tree.leaves(tables.mapping), jax.tree.leaves(saved["mapping"]), strict=True):
@@ -432,7 +432,7 @@ class Remapper:
         setup = self._setup
         layers = stacked_layers(layer.shape for layer in setup.application.unique_layers)
         grown = tabulate(layers, setup.machines(levels, dtype), setup.technology, tables.mapping, saved["count"])
-        # What the mapper made stays as it made it, to the bit.
+        # The mapper's own entries stay the same to the bit.
         places = np.arange(tables.cycles.shape[2])
         new = (places >= np.asarray(self._first.count)[..., None]) & (places < saved["count"][..., None])
         for leaf, own in zip(jax.tree.leaves(entries_of(tables)), jax.tree.leaves(entries_of(grown)), strict=True):

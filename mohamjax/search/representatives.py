@@ -1,4 +1,4 @@
-"""Few designs that stand for a whole front."""
+"""Chooses few designs that stand for a whole front."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def chosen_rows(
     announce: Callable[[str], None],
     closed: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`representatives` of a front, which has the same arguments, under the settings of a search.
+    """`representatives` of a front, with the same first arguments, under the settings of a search.
 
-    `announce` is told where some are left out. Where `closed` `[N]` bool says which designs no move of chiplets
+    `announce` is called where designs are left out. Where `closed` `[N]` bool marks designs that no move of chiplets
     improves (`places.Closing`), only these are chosen from.
     """
     most = settings.moham.front
@@ -40,15 +40,15 @@ def chosen_rows(
 def representatives(
     objectives: np.ndarray, offset: Any, box: tuple[Any, Any], config: MohamConfig, weights: Any
 ) -> np.ndarray:
-    """Rows of a front that stand for all of it, `config.front` at most: those that hold most hypervolume.
+    """Rows of a front that stand for all of it, at most `config.front`: those that hold most of the hypervolume.
 
-    What is best in some objective stays, and the knee, of all designs and of those within the window of `landmarks`,
-    and where a product is minimised its least.
+    The best design in each objective and the knee always stay, both of all designs and of those within the window of
+    `landmarks`; where a product is minimised, so does the design of least product.
 
     Args:
         objectives: `[N, M]` float, none of which dominates another.
-        offset: `[M]` float, with which they have a logarithm.
-        box: ideal and reference point, with their offsets.
+        offset: `[M]` float, added to the objectives before logarithms are taken.
+        box: ideal and reference point, with the offsets added.
         config: of the search.
         weights: `[M]` float, exponents of the objectives where a product is minimised.
 

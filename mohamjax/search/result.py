@@ -1,4 +1,4 @@
-"""What a search found, and the record of what it takes to repeat it."""
+"""The result of a search, and the record of all that is needed to repeat it."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from mohamjax.search.settings import Settings
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
-    """What a search found; `mj.write_results` makes a results folder of it.
+    """The result of a search; `mj.write_results` makes a results folder of it.
 
     Attributes:
         front: non-dominated designs in double precision, by rising latency.
-        history: one row per generation, the columns of `history.csv`; its `evaluations` are those of the generations
-            alone (see the property `evaluations`).
-        config: everything needed to repeat the search; plain data.
-        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s`, of it `closing_s`,
+        history: one row per generation with the columns of `history.csv`; its `evaluations` are those of the
+            generations alone (see the property `evaluations`).
+        config: everything needed to repeat the search, as plain data.
+        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s` (of which `closing_s`),
             `reevaluation_s`, `ordering_s`; and `designs_per_s`.
         tables: the Pareto tables that the search used.
         interrupted: the search was stopped by hand before its end.
-        plans: of the front's designs, leading axis `[N]`; None for a search of layers.
-        archive: the front of all that was evaluated, where `front` is that of the last population
-            (`MohamConfig.result`); None elsewhere.
+        plans: those of the front's designs, leading axis `[N]`; None for a search of layers.
+        archive: the front of all evaluated designs, where `front` is that of the last population
+            (`MohamConfig.result`); else None.
     """
 
     front: Evaluated
@@ -55,17 +55,17 @@ class SearchResult:
 
     @property
     def title(self) -> str:
-        """Scenario, budget and seed, for figures."""
+        """Scenario, budget and seed as a text, for figures."""
         return f"{self.config['scenario']}, budget {self.config['budget']}, seed {self.config['seed']}"
 
     @property
     def evaluations(self) -> dict[str, int]:
-        """What was evaluated, by step; whoever compares searches at equal evaluations counts all of it.
+        """Numbers of evaluations by step; a comparison of searches at equal evaluations must count all of them.
 
-        `generations`: designs, with the first populations and those entered after rounds of mapping again. `closing`:
-        designs tried with chiplets in other places. `ordering`: schedules of the front's designs with layers in another
-        order. Of a search of plans there come, uncounted, `end_batches` batches of descent and those that refit the
-        archive, each a population with its immigrants (docs/concepts/designs.md).
+        `generations`: designs, including the first populations and those entered after rounds of mapping again.
+        `closing`: designs tried with chiplets in other places. `ordering`: schedules of the front's designs with layers
+        in another order. For a search of plans, the `end_batches` batches of descent and those that refit the archive
+        are not counted; each is a population with its immigrants (docs/concepts/designs.md).
         """
         generations = self.history[-1]["evaluations"] if self.history else 0
         steps = {step: self.config.get(step, {}).get("evaluations", 0) for step in ("closing", "ordering")}
@@ -80,10 +80,10 @@ class SearchResult:
 
     @property
     def best(self) -> int:
-        """Row of the front's design that has least of the number that was minimised, in double precision.
+        """Row of the front's design that minimises the search's single number, in double precision.
 
         Raises:
-            InputError: a front was searched and no one number (`objective`).
+            InputError: a front was searched and not a single number (`objective`).
         """
         search, weights = self.config["search"], self.config["weights"]
         if search["objective"] == "front":
@@ -95,12 +95,12 @@ class SearchResult:
 
     @functools.cached_property
     def bounds(self) -> Bounds:
-        """What no design over the mappings goes below."""
+        """Lower bounds on the objectives of all designs over the mappings."""
         return self.front.bounds(self.config["search"]["max_chiplets"])
 
     @functools.cached_property
     def certificate(self) -> Certificate | None:
-        """How near the front is to what is possible over the mappings; None where the objectives are not the three."""
+        """How near the front is to the best possible over the mappings; None for other objectives than `DEFAULT`."""
         if self.front.measures != DEFAULT:
             return None
         limits = self.front.front_bounds(self.config["search"]["max_chiplets"])
@@ -111,20 +111,20 @@ class SearchResult:
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Explored:
-    """What a search has when its generations are over, before its designs are evaluated again.
+    """What a search has found when its generations are over, before its designs are evaluated again.
 
     Attributes:
         problem: the problem.
         tables: the Pareto tables that the search used.
-        designs: `[N, ...]`, those of the archives, or where there are none of the population; NumPy arrays. With
-            `MohamConfig.result` the first front of the last populations instead.
-        archive: `[K, ...]`, in that case those of the archives; None elsewhere.
-        plans: their plans; None for a search of layers.
-        closed: `[N]` bool, which of them no move of chiplets betters (`places.Closing`); None where closing did not
-            come to its end.
-        history: as in `SearchResult`, and so are those that follow.
-        config: `SearchResult.config`.
-        timings: all but `reevaluation_s` and `ordering_s`.
+        designs: `[N, ...]`, designs of the archives, or of the populations where the archives are empty; NumPy arrays.
+            With `MohamConfig.result = "population"`, the first front of the last populations.
+        archive: `[K, ...]`, designs of the archives in that last case; else None.
+        plans: plans of `designs`; None for a search of layers.
+        closed: `[N]` bool, designs that no move of chiplets improves (`places.Closing`); None where closing was not
+            completed.
+        history: as in `SearchResult`.
+        config: as in `SearchResult`.
+        timings: as in `SearchResult`, without `reevaluation_s` and `ordering_s`.
         interrupted: as in `SearchResult`.
     """
 
@@ -146,7 +146,7 @@ class Explored:
 
 
 def record_of(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
-    """The content of `config.yaml`."""
+    """The content of `config.yaml`, as plain data."""
     application, technology = problem.application, problem.technology
     return {
         "format": "config/1",
@@ -174,7 +174,7 @@ def record_of(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
 
 
 def _of_search(problem: DesignProblem, config: MohamConfig) -> dict[str, Any]:
-    """Sizes of a search, with those that its problem decides in the place where they have always stood."""
+    """Settings of a search as plain data; `tiles` and `max_chiplets` of its problem follow `immigrants`, as always."""
     out: dict[str, Any] = {}
     for name, value in plain(config).items():
         out[name] = value

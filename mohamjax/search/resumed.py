@@ -1,4 +1,4 @@
-"""Checks that a checkpoint belongs to the search that goes on from it, and that nobody edited it.
+"""Checks that a checkpoint belongs to the search that goes on from it, and that its content is valid.
 
 Axes: N individuals, L layers (padded), S tiles, T templates, U unique layers, A predecessors.
 """
@@ -37,10 +37,10 @@ _WHOLE = ("generation", "evaluations", "front_size")
 
 
 def marks_of(record: abc.Mapping[str, object]) -> dict[str, object]:
-    """The marks of a search that a checkpoint bears: a hash of all that decides what it does, and one of each part.
+    """The marks of a search, which its checkpoints hold: a hash of all that determines it, and one of each part.
 
     Args:
-        record: what decides, by the names by which users know the parts; JSON-able.
+        record: the parts, JSON-able, by names that users understand.
     """
     texts = {name: json.dumps(value, sort_keys=True, default=str) for name, value in record.items()}
     parts = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
@@ -50,13 +50,13 @@ def marks_of(record: abc.Mapping[str, object]) -> dict[str, object]:
 def search_marks(
     problem: DesignProblem, settings: Settings, designs: DesignFile | None = None, ensemble: Ensemble | None = None
 ) -> dict[str, object]:
-    """The marks of the inputs and settings that decide what a search does; a checkpoint goes on only under the same.
+    """The marks of the inputs and settings that determine a search; a checkpoint can only be resumed under equal ones.
 
     Args:
         problem: the problem.
         settings: settings.
         designs: the user's own designs.
-        ensemble: application models, of which the networks of the problem are the joined one.
+        ensemble: application models whose networks, joined, are those of the problem.
     """
     application, technology = problem.application, problem.technology
     moham = dataclasses.asdict(settings.moham)
@@ -104,11 +104,11 @@ def named_rates(rates: Rates | PlanRates | MapperRates) -> dict[str, float]:
 
 
 def tables_hash(tables: MappingTables, seeds: Design | None) -> str:
-    """Hash of what the mapper and the seeds made of the inputs: a checkpoint's designs point into these tables.
+    """Hash of the tables and seeds made from the inputs: a checkpoint's designs point into these tables.
 
     Args:
         tables: Pareto tables.
-        seeds: first designs of the search; None where it has none.
+        seeds: initial designs of the search, or None.
     """
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves((tables, seeds)):
@@ -117,14 +117,14 @@ def tables_hash(tables: MappingTables, seeds: Design | None) -> str:
 
 
 def check_same_search(saved: Checkpoint | None, marks: abc.Mapping[str, object]) -> None:
-    """Complains where a checkpoint was written under other marks.
+    """Checks that a checkpoint was written under the same marks.
 
     Args:
         saved: the checkpoint; None where a search begins.
         marks: those that the search has so far (`marks_of`).
 
     Raises:
-        InputError: one of them is another one there; says which parts differ.
+        InputError: a mark of the checkpoint is another one; says which parts differ.
     """
     if saved is None or all(saved.meta.get(name) == mark for name, mark in marks.items()):
         return
@@ -135,16 +135,16 @@ def check_same_search(saved: Checkpoint | None, marks: abc.Mapping[str, object])
     if isinstance(theirs, dict) and isinstance(ours, dict):
         differing = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
     told = f" ({', '.join(differing)})" if differing else ""
-    # Hours may be kept there: the way to keep them comes first.
+    # The checkpoint may hold hours of work: the way to keep it comes first.
     remedy = "give the same again, or start without the argument `resume`"
     raise saved.refused(f"of a search with other inputs or settings{told}", remedy)
 
 
 def history_of(saved: Checkpoint) -> list[dict[str, Any]]:
-    """The rows of the generations done, from 0 on.
+    """The checkpoint's history: a row for each generation done, from 0 on.
 
     Raises:
-        InputError: there are none, or they are no such rows.
+        InputError: it is missing, or a row is not valid.
     """
     rows = saved.meta.get("history")
     if not isinstance(rows, list) or not rows:
@@ -160,13 +160,13 @@ def history_of(saved: Checkpoint) -> list[dict[str, Any]]:
 
 
 def check_grown(saved: Checkpoint, grown: dict[str, Any], first: np.ndarray, entries: int, rounds: int) -> None:
-    """Complains about mappings that joined the tables as no round can have added them.
+    """Checks that rounds of mapping again can have added the mappings that joined the tables.
 
     Args:
-        saved: where it comes from.
-        grown: as `remap.Remapper.saved` gives it.
+        saved: the checkpoint, for error messages.
+        grown: from `remap.Remapper.saved`, as the checkpoint has it.
         first: `[U, T]` int, mappings of each set before any round.
-        entries: most that join a set.
+        entries: most mappings that may join a set.
         rounds: most rounds.
 
     Raises:
@@ -180,16 +180,16 @@ def check_grown(saved: Checkpoint, grown: dict[str, Any], first: np.ndarray, ent
 
 
 def check_state(saved: Checkpoint, state: Any, history: list[dict[str, Any]], space: DesignSpace) -> None:
-    """Complains about a state that no search can have had.
+    """Checks that a search can have had a state.
 
     Args:
-        saved: where it comes from.
+        saved: the checkpoint, for error messages.
         state: `loop.SearchState`.
         history: from `history_of`.
         space: the problem, over the tables as they have grown.
 
     Raises:
-        InputError: the generation is not that of the history, or an individual is no valid one.
+        InputError: the generation is not that of the history, or an individual is not valid.
     """
     told = np.asarray(state.population.generation)  # the first population is generation 0
     if (told != len(history)).any():
@@ -217,13 +217,13 @@ def _parts(genes: Any) -> list[Any]:
 
 
 def _outside(values: Any, least: int, below: int) -> bool:
-    """Whether some value is not in `least..below - 1`."""
+    """Whether any value is not in `least..below - 1`."""
     values = np.asarray(values)
     return bool(values.size) and not (least <= values.min() and values.max() < below)
 
 
 def _wrong_plan(plan: Plan, genetics: Genetics, sizes: int) -> str:
-    """What is wrong with plans `[N, ...]`; empty if nothing is."""
+    """A text on what is wrong with plans `[N, ...]`; empty if they are valid."""
     if _outside(plan.template, -1, genetics.count.shape[1]):
         return "a template that is not there"
     if _outside(plan.size, 0, sizes) or _outside(plan.weight, 0, len(WEIGHTS)) or _outside(plan.thrift, 0, len(THRIFT)):
@@ -232,7 +232,7 @@ def _wrong_plan(plan: Plan, genetics: Genetics, sizes: int) -> str:
 
 
 def _wrong_design(design: Design, genetics: Genetics) -> str:
-    """What is wrong with designs `[N, ...]`; empty if nothing is."""
+    """A text on what is wrong with designs `[N, ...]`; empty if they are valid."""
     total, layers = genetics.unique.shape[0], int(genetics.layers)
     if not len(design.order):
         return ""

@@ -16,20 +16,21 @@ from mohamjax.search import operators
 def sample_designs(key: jax.Array, space: DesignSpace, n: int) -> Design:
     """Random valid designs: random packages, every layer on a random chiplet that runs it, in a random order.
 
-    They keep fixed and pinned chiplets and homogeneous packages, but may break limits on latency, energy, area, power
-    and numbers of chiplets.
+    They keep fixed chiplets, pinned layers and homogeneous packages, but may break limits on latency, energy, area,
+    power and numbers of chiplets.
 
     Args:
         key: typed key, consumed.
         space: from `problem.arrays`.
-        n: static.
+        n: number of designs, static.
 
     Returns:
         Designs with a leading axis: `designs[3]`, `designs[:5]`, `len(designs)`.
 
     Raises:
-        InputError: `key` is no key of JAX's.
-        ValueError: `n` is no whole number of at least 1.
+        TypeError: `space` has a wrong type.
+        InputError: `key` is not a single JAX key.
+        ValueError: `n` is not an integer of at least 1.
 
     Examples:
         >>> designs = mj.sample_designs(jax.random.key(0), space, 64)
@@ -39,7 +40,7 @@ def sample_designs(key: jax.Array, space: DesignSpace, n: int) -> Design:
     if not isinstance(space, DesignSpace):
         raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
     typed = isinstance(key, jax.Array) and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
-    # Keys of the old kind are two words, or four of JAX's `rbg`.
+    # Keys of the old kind are two words, or four for JAX's `rbg`.
     raw = not typed and np.shape(key) in ((2,), (4,)) and jax.numpy.result_type(key) == np.uint32
     if not raw and not (typed and key.shape == ()):
         what = f"{len(key)} keys" if typed else f"{key!r:.40}"

@@ -1,4 +1,4 @@
-"""The search: networks and templates in, a front of multi-chiplet systems with their schedules out.
+"""The search: takes networks and templates, and returns a front of multi-chiplet systems with their schedules.
 
 Steps (MOHaM, Algorithm 1): the layer mapper fills the Pareto tables of every unique layer on every template, the
 global scheduler searches packages and schedules over them, and the archive is evaluated again in double precision.
@@ -69,27 +69,26 @@ _STOPPED = "stopped by hand; writing what was found"
 class Search:
     """A search for packages and schedules: `Search(problem, settings).run()`.
 
-    An interrupt (Ctrl-C) while generations run, or while the front of generations of this call is finished, ends the
-    search cleanly with what was found so far. At any other time, and among several processes, it is raised; with a
-    `checkpoint`, `resume` goes on.
+    An interrupt (Ctrl-C) ends the search cleanly with what was found so far, if it comes while generations run, or
+    while the front is finished after this call has run generations. At any other time, and with several processes, it
+    is raised; `resume` then goes on from the `checkpoint`, if there is one.
 
     Attributes:
         problem: the problem.
         settings: default the `small` budget.
-        listener: told how it goes.
-        designs: designs of the user's own that are evaluated first (`io.read_designs`).
+        listener: told about the progress.
+        designs: the user's own designs, which are evaluated first (`io.read_designs`).
         tables: mappings to choose from, of the templates that the requirements leave (`problem.resolved`); default
             those that the layer mapper finds. Rounds of `settings.remap` add to them.
         cache: where the layer mapper's sets are kept between runs (`io.mapping_cache`); None keeps none.
-        checkpoint: where the state is kept now and then, and at the end (`io.CheckpointFile`); None keeps none.
-        resume: go on from what is kept there; where there is nothing yet, from the beginning.
+        checkpoint: where the state is kept at intervals and at the end (`io.CheckpointFile`); None keeps none.
+        resume: go on from the kept state; where there is none yet, from the beginning.
         checkpoint_every_s: seconds between checkpoints, which are written between calls of the jitted step.
         devices: on which the search runs: a number of them, `all`, or a list; default JAX's own default device.
-            They do not decide on the result, and a search can be resumed on others. Among several processes
-            (`jax.distributed`) all do this with the same arguments and get the same result; the first one alone maps
-            layers, reads and writes `cache` and `checkpoint`, and tells `listener`.
-        ensemble: application models, of which the networks of the problem are the joined ones: they all run on one
-            package.
+            The result does not depend on them, and a search can be resumed on others. With several processes
+            (`jax.distributed`), all run the search with the same arguments and get the same result; the first one alone
+            maps layers, reads and writes `cache` and `checkpoint`, and tells `listener`.
+        ensemble: application models that all run on one package; their networks, joined, are those of the problem.
     """
 
     problem: DesignProblem
@@ -106,25 +105,25 @@ class Search:
     ensemble: Ensemble | None = None
 
     def run(self) -> SearchResult:
-        """Searches, and evaluates what was found in double precision.
+        """Searches, and evaluates the designs found in double precision.
 
         Returns:
             The front and how it was found.
 
         Raises:
-            InputError: objectives that the networks have not, no design found meets the requirements, the designs do
-                not fit the search, the checkpoint is of another search, there are not so many devices, or they do not
-                divide the islands.
+            InputError: the networks lack an objective, no design found meets the requirements, the designs do not fit
+                the search, the checkpoint is of another search, there are fewer devices than asked for, or their number
+                does not divide that of the islands.
         """
         with contextlib.ExitStack() as cleanup:
             found = self.explore(cleanup)
             return self._result(found)
 
     def explore(self, cleanup: contextlib.ExitStack) -> Explored:
-        """Searches; what was found is not evaluated again.
+        """Searches, without the final evaluation in double precision.
 
         Args:
-            cleanup: closed when the search is over, however it ends.
+            cleanup: gets callbacks that must run when the search is over, however it ends.
         """
         self._cleanup = cleanup
         self.prepare()
@@ -173,7 +172,7 @@ class Search:
         self._saved = agreed(self.checkpoint.read, spread)
         check_same_search(self._saved, self._marks)
         if self._saved is None:
-            # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
+            # The search was stopped before its first checkpoint: starting again gives the same result.
             self._listener.announce("no checkpoint yet; starting from the beginning")
 
     def _check_own(self) -> None:
@@ -184,7 +183,7 @@ class Search:
         check_own(config, problem.space(self._keys[1], tables, self.settings.goals, orders=config.orders))
 
     def map(self) -> None:
-        """Maps every unique layer on every template, or takes the tables that are given; the user's designs join."""
+        """Maps every unique layer on every template, or takes the given tables; the user's designs join."""
         problem, settings, began = self.problem, self.settings, time.perf_counter()
         single = self._single = problem.cast(jnp.float32)
         self._limited = problem
@@ -209,7 +208,7 @@ class Search:
         self._tables = tables
 
     def begin(self) -> None:
-        """Makes the space of designs and its first individuals, or goes on from the checkpoint; compiles."""
+        """Makes the space of designs and the initial individuals, or restores the state of the checkpoint."""
         problem, settings, tables = self.problem, self.settings, self._tables
         config, remapper = settings.moham, self._remapper
         if settings.within is not None:
@@ -247,10 +246,10 @@ class Search:
         self._generations.remap()
 
     def step(self) -> None:
-        """Does a few generations, tells of them, and keeps them where it is time to."""
+        """Runs a few generations, reports them, and writes a checkpoint if one is due."""
         state, last = self._generations.step()
         self._state, self._last = state, last
-        # Tables as of this state: a round that is cut short is done again.
+        # The tables of this state: after a round that is cut short, the round is done again.
         self._grown = {} if self._remapper is None else self._remapper.saved()
         self._history.extend(_rows(last, self.settings.moham, len(self._history), self._before_s))
         self._listener.progress(last, self._generations.end)
@@ -261,7 +260,7 @@ class Search:
     def finish(self) -> None:
         """Tries changes of the front's designs, refits them and closes the front over places.
 
-        For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
+        This only changes the result: the checkpoint stays as it was, so that more generations can go on from it.
         """
         config, tick = self.settings.moham, time.perf_counter()
         assert self._state is not None
@@ -280,10 +279,10 @@ class Search:
                 self._state, self._space, config, rates=rates, devices=self._spread, told=self._told_of_closing
             )
             for state in steps:
-                # An interrupt is heard while one waits.
+                # Interrupts are raised while this waits.
                 self._state = jax.block_until_ready(state)
         except KeyboardInterrupt:
-            # Where a checkpoint had all generations there may be a front of them already, and a whole one.
+            # If the checkpoint had all generations, an earlier run may have written a finished front already.
             if self._last is None or self._several:
                 raise
             self._stop()
@@ -298,7 +297,7 @@ class Search:
 
     @property
     def _done(self) -> int:
-        """Generations that the history has: those of a checkpoint may be more than are asked for."""
+        """Generations in the history; a checkpoint may have more than are asked for."""
         return int(self._history[-1]["generation"]) if self._history else 0
 
     @property
@@ -308,7 +307,7 @@ class Search:
         return space if self._remapper is None else self._remapper.space(space)
 
     def _mapping(self, progress: MapperProgress) -> None:
-        """Tells of the layer mapper; while there is time, programs of the search are compiled beside it."""
+        """Reports the layer mapper's progress, and starts compiling the search beside it if layers are left to map."""
         # Several processes compile when all of them begin to search: one alone would wait for the others.
         alone = not self._several and self.ensemble is None
         if self._precompilation is None and alone and progress.cached < progress.problems:
@@ -317,7 +316,7 @@ class Search:
         self._listener.mapping(progress)
 
     def _restored(self, space: DesignSpace) -> tuple[SearchState | None, DesignSpace]:
-        """State and space of the checkpoint, None and what is given where there is none."""
+        """State and space of the checkpoint; without one, None and the given space."""
         saved, remapper = self._saved, self._remapper
         if saved is None:
             return None, space
@@ -333,7 +332,7 @@ class Search:
 
     @contextlib.contextmanager
     def _stoppable(self) -> Any:
-        """Compiles, and hears of interrupts: what was found so far is kept then."""
+        """A context that compiles the search, and ends it on an interrupt with what was found so far."""
         tick = time.perf_counter()
         try:
             if self._precompilation is not None:
@@ -343,7 +342,7 @@ class Search:
             self._generations.begin()
             yield
         except KeyboardInterrupt:
-            # Several processes hear of it at different moments: what they have is not of one generation.
+            # Several processes are interrupted at different moments, so their states are not of one generation.
             if self._state is None or self._several:
                 raise
             self._stop()
@@ -353,7 +352,7 @@ class Search:
         self._listener.announce(_STOPPED)
 
     def _save(self) -> None:
-        """Keeps the state, where there is one and somewhere to keep it."""
+        """Writes a checkpoint, if there is a state and a store."""
         if self.checkpoint is not None and self._state is not None:
             kept = gathered(self._state, self._spread)
             if is_first(self._spread):
@@ -365,7 +364,7 @@ class Search:
         self._closed = done
 
     def _explored(self) -> Explored:
-        """What was found, from the archive; where no design keeps the requirements, from the population."""
+        """The designs found, from the archive; where no design keeps the requirements, from the population."""
         state, config, last, space = self._state, self.settings.moham, self._last, self._space
         assert state is not None
         if thinned := int(np.asarray(state.archive.thinned).sum()):
@@ -384,8 +383,8 @@ class Search:
             first = (np.asarray(population.rank) == 0) & np.asarray(emo.feasible(population.objectives))
             kept, genes = np.nonzero(first), population.genes
         if not kept[0].size:
-            # The population holds those that come nearest; what they reach, which the search hides behind its penalty,
-            # is said.
+            # The population holds the designs that come nearest. Evaluated again, they show the values that the search
+            # replaced by its penalty.
             closed = None
             kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
         designs = _host_designs(genes, kept)
@@ -420,7 +419,7 @@ class Search:
         )
 
     def _result(self, explored: Explored) -> SearchResult:
-        """The front of what was found, in double precision."""
+        """The front of the designs found, in double precision."""
         tick = time.perf_counter()
         if self._precompilation is not None:
             self._precompilation.reported()
@@ -468,14 +467,14 @@ class Search:
         )
 
     def _ordered(self, shown: Evaluated, number: int) -> tuple[Evaluated, Ordering | None]:
-        """Designs with orders in which networks are ready earlier, and what it took; None where nothing was tried.
+        """Designs with orders in which networks are ready earlier, and the `Ordering`; None where nothing was tried.
 
-        A design that would no longer keep the requirements with its new order (power rises where latency falls), or
-        that a move of chiplets would then better, keeps the one that it has.
+        A design keeps its order where the new one would break the requirements (power rises where latency falls), or
+        where a move of chiplets would then improve the design.
 
         Args:
             shown: the designs.
-            number: of those that were evaluated together with them.
+            number: of designs that were evaluated together with them.
         """
         config, ordering = self.settings.moham, None
         if self._interrupted or not config.end_orders or len(shown.application.networks) < 2:
@@ -488,7 +487,7 @@ class Search:
                 ordering = done
                 self._listener.announce(str(done))
         except KeyboardInterrupt:
-            # Orders of the rounds until then are as good.
+            # The orders of the completed rounds are valid.
             if self._several:
                 raise
             self._stop()
@@ -498,7 +497,7 @@ class Search:
         back = ~keeps(self._limited.resolved, _reached(found, config.limits))
         changed = (np.asarray(found.designs.order) != np.asarray(shown.designs.order)).any(axis=1)
         if self._plans and self._closed.closed is not None and (some := np.flatnonzero(changed & ~back)).size:
-            # The front was closed with the orders that it had.
+            # The front was closed with the old orders, so moves are tried again with the new ones.
             designs, values = jax.tree.map(lambda leaf: np.asarray(leaf)[some], (found.designs, found.objectives))
             assert self._state is not None
             state = gathered(self._state, self._spread)
@@ -514,13 +513,13 @@ class Search:
 
 
 def _host_designs(genes: Any, rows: tuple[np.ndarray, ...]) -> Design:
-    """The designs of chosen individuals, NumPy arrays."""
+    """The designs of the individuals at `rows`, NumPy arrays."""
     chosen = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], genes)
     return jax.tree.map(np.asarray, designs_of(chosen))
 
 
 def _reached(evaluated: Evaluated, limits: tuple[Limit, ...]) -> Reached:
-    """What designs reach, as the checks of requirements and of the user's own limits read it."""
+    """The values that the checks of requirements and of the user's own limits read."""
     reports = evaluated.reports
     template = np.asarray(evaluated.designs.template)
     own = tuple((limit.name, np.asarray(value_of(limit, reports, np)), limit.most) for limit in limits)
@@ -534,14 +533,14 @@ def mapped(
     cache: TableStore | None,
     devices: Devices | None,
 ) -> MappingTables:
-    """The layer mapper's tables, by the key that a search of this seed has; the first of several processes maps.
+    """The layer mapper's tables for the seed of the settings; of several processes, the first one maps.
 
     Args:
         setup: the networks, and the hardware to choose from.
         settings: of the search.
-        progress: told how the mapper goes.
-        cache: where its sets are kept between runs.
-        devices: on which it runs.
+        progress: called with the mapper's progress.
+        cache: where its sets are kept between runs; None for nowhere.
+        devices: on which it runs; None for JAX's default device.
     """
     key, _, _ = search_keys(settings.seed)
     mapper = LayerMapper(
@@ -552,16 +551,16 @@ def mapped(
 
 
 def compile_search(problem: DesignProblem, settings: Settings | None = None) -> None:
-    """Compiles what a `Search` with the same arguments runs, and searches nothing: for a cache of programs.
+    """Compiles the programs of a `Search` with the same arguments, to fill a cache of programs; searches nothing.
 
-    Programs of `settings.remap`'s rounds, of the seeds and of the user's own designs are not among them.
+    Programs for the rounds of `settings.remap`, for seeds and for the user's own designs are not compiled.
 
     Args:
         problem: the problem.
         settings: default the `small` budget.
 
     Raises:
-        InputError: objectives that the networks have not.
+        InputError: the networks lack an objective.
     """
     settings = Settings() if settings is None else settings
     settings.goals.check(problem.application)
@@ -578,7 +577,7 @@ def compile_search(problem: DesignProblem, settings: Settings | None = None) -> 
 
 
 def _floor(problem: DesignProblem, ensemble: Ensemble | None, tables: MappingTables, wires: Wires) -> np.ndarray:
-    """`[3]` float, what no design goes below; of several application models, the largest of their bounds."""
+    """`[3]` float, lower bounds on the objectives of all designs; of several application models, the largest."""
     setup, chiplets = problem.setup, problem.max_chiplets
     if ensemble is None:
         return scenario_bounds(setup, tables, wires, chiplets).objectives
@@ -592,9 +591,9 @@ def _floor(problem: DesignProblem, ensemble: Ensemble | None, tables: MappingTab
 
 
 def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) -> list[dict[str, Any]]:
-    """History rows of the generations that one report covers, without those already known.
+    """History rows of the generations that one report covers, from generation `known` on.
 
-    `before_s` are the seconds that the search had taken when it was resumed.
+    `before_s` are the seconds that the search had taken before it was resumed.
     """
     count = len(progress.hypervolume)
     first = progress.generation - count + 1

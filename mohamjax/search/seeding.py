@@ -1,4 +1,4 @@
-"""First individuals: a user's own designs, and list schedules over homogeneous and mixed packages."""
+"""Initial individuals: a user's own designs, and list schedules over homogeneous and mixed packages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mohamjax.search.config import MohamConfig
 
 
 def list_packages(resolved: ResolvedRequirements, able: np.ndarray) -> list[tuple[int, ...]]:
-    """Packages to schedule on: fixed chiplets and those demanded at least, and beside them those of `seed_packages`.
+    """Packages to schedule on: the fixed and the least demanded chiplets, joined with each of `seed_packages`.
 
     Args:
         resolved: the user's requirements.
         able: `[layers, T]` bool, templates that run each layer.
 
     Returns:
-        Template of each chiplet, the fixed ones first; only packages with the numbers of chiplets that are demanded.
+        Template of each chiplet, the fixed ones first, per package; only packages that keep the requirements.
     """
     templates = able.shape[1]
     base = tuple(int(t) for t in resolved.tiles[resolved.fixed])
@@ -61,10 +61,10 @@ def list_designs(
         tables: Pareto tables.
         total_layers: L after padding.
         priorities: of `problem.list_scheduling.PRIORITIES`.
-        keep: most designs, those that NSGA-II's survival prefers by their estimates; default all.
+        keep: most designs, chosen by NSGA-II's survival on their estimates; default all.
 
     Returns:
-        `Design` with a leading `[K]` axis, or None where no such package may be.
+        `Design` with a leading `[K]` axis, or None where the requirements allow no such package.
     """
     resolved = problem.resolved
     scheduler = list_scheduler(problem.setup, tables, resolved)
@@ -78,7 +78,7 @@ def list_designs(
     template = np.tile(np.where(resolved.tiles >= 0, resolved.tiles, -1).astype(np.int32), (len(plans), 1))
     template[:, tiles] = np.where(used, plans.package, template[:, tiles])
     columns = (plans.order, tiles[plans.tile], plans.mapping, template)
-    # A chiplet more, or another rule, often changes nothing.
+    # Another chiplet or another rule often changes nothing, so schedules repeat.
     _, first = np.unique(np.concatenate(columns, axis=1), axis=0, return_index=True)
     kept = np.sort(first)
     if keep is not None and keep < len(kept):
@@ -97,7 +97,7 @@ def seed_designs(
     *,
     injected: Design | None = None,
 ) -> Design | None:
-    """First individuals: a user's own designs, then list schedules.
+    """Initial individuals: a user's own designs, then list schedules.
 
     Args:
         problem: the problem.
@@ -107,11 +107,10 @@ def seed_designs(
         injected: the user's designs `[K, ...]`, layers not padded.
 
     Returns:
-        `Design` with a leading axis, as many as `config.seed_batches` populations at most, or None where there are
-        none.
+        `Design` with a leading axis, at most `config.seed_batches` populations; None where there are none.
 
     Raises:
-        InputError: more designs are injected than the population holds.
+        InputError: more designs are injected than that.
     """
     given = 0 if injected is None else len(injected.template)
     keep = config.population * config.seed_batches - given

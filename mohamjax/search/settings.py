@@ -1,4 +1,4 @@
-"""Budgets, presets, and everything that a search depends on besides its problem."""
+"""Budgets and presets, and everything that a search depends on besides its problem."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BUDGETS = {
         RemapConfig(),
     ),
 }
-"""Named budgets of the command line: `tiny` for a look, `small` the default, `paper` that of MOHaM's Table 4."""
+"""Named budgets of the command line: `tiny` for a first look, `small` (default), `paper` as in MOHaM's Table 4."""
 
 
 PRESETS = ("default", "layers", "paper", "moham")
@@ -59,7 +59,7 @@ PRESETS = ("default", "layers", "paper", "moham")
 
 
 def usual_budget(preset: str) -> str:
-    """The budget of a preset where none is named: `moham` has that of its paper."""
+    """Name of the budget that a preset has by default: that of the paper for `moham`."""
     return "paper" if preset == "moham" else "small"
 
 
@@ -69,17 +69,17 @@ class Settings:
     """Everything that a search depends on besides its problem.
 
     Attributes:
-        budget: name of a budget, for the record.
+        budget: name of a budget, only recorded.
         mapper: settings of the layer mapper.
         mapper_rates: operator probabilities of the layer mapper.
         moham: settings of the co-optimiser.
         rates: operator probabilities of a search of layers.
-        plan_rates: those of a search of plans.
+        plan_rates: operator probabilities of a search of plans.
         remap: how often layers are mapped again on chiplets of the front; a search of layers never does.
         weights: exponents of the objectives for `moham.objective = "product"`.
         seed: seed of all randomness.
-        within: designs may take at most so many times the least latency that any design over the mappings found can
-            have, so that no evaluation is spent on slower ones; None for all.
+        within: limit on latency, as a multiple of the least that any design over the mappings found can have, so that
+            the search avoids slower designs; None for no limit.
     """
 
     budget: str = "small"
@@ -105,11 +105,10 @@ class Settings:
 
         Args:
             budget: a key of `BUDGETS`; default `usual_budget`.
-            preset: `default`; `layers`: a search that moves single layers, from list schedules on, as the default was
-                before plans; `moham`: MOHaM as printed, which is `as_printed`; or `paper`: rates and rate unit as
-                MOHaM prints them and no padded mappings, within our loop: random immigrants, an archive for a result,
-                chiplets known by their tiles, and our layer mapper. The contention that MOHaM prints is the package's
-                (`preset_package`).
+            preset: `default`; `layers`: a search that moves single layers, starting from list schedules; `moham`: MOHaM
+                as printed (`as_printed`); or `paper`: MOHaM's rates and rate unit and no padded mappings, but our loop
+                (random immigrants, an archive as the result), tiles that identify chiplets, and our layer mapper.
+                MOHaM's model of contention belongs to the package (`preset_package`).
             changes: further fields of `Settings`.
 
         Raises:
@@ -146,7 +145,7 @@ class Settings:
 
     @property
     def goals(self) -> Goals:
-        """What is minimised."""
+        """The objectives, and what selection minimises."""
         config = self.moham
         return Goals(config.objectives, config.periods, config.objective, self.weights)
 
@@ -154,10 +153,10 @@ class Settings:
 def as_printed(settings: Settings) -> Settings:
     """MOHaM as its paper prints it, in the sizes of the settings (300 generations of 250 with the budget `paper`).
 
-    Chromosome and operators of Section V-B (`search.instances`), each at most once per individual with the
-    probability of Table 4; as many evaluations in a generation as there are individuals; NSGA-II's crowding on linear
-    axes; the front of the last population. Layers are mapped by MEDEA as printed (`mapper.presets`), 15 generations of
-    120 with the budget `paper`; a set keeps all that the first front of its last population holds.
+    It has the chromosome and operators of Section V-B (`search.instances`), each applied at most once per individual
+    with the probability of Table 4, as many evaluations per generation as individuals, and NSGA-II's crowding on linear
+    axes; its result is the front of the last population. Layers are mapped by MEDEA as printed (`mapper.presets`), 15
+    generations of 120 with the budget `paper`; a set keeps the whole first front of its last population.
     """
     moham = dataclasses.replace(
         settings.moham, genes="instances", result="population", immigrants=0.0, archive=512, survival="crowding",
@@ -176,7 +175,7 @@ def as_printed(settings: Settings) -> Settings:
 
 
 def preset_package(preset: str) -> PackageParameters:
-    """The package of a preset where the user gives none: with MOHaM's layers contend at the interfaces alone."""
+    """The default package of a preset; in MOHaM's (`paper`, `moham`), layers contend at the interfaces alone."""
     printed = preset in ("paper", "moham")
     return PackageParameters(contention="interface") if printed else PackageParameters()
 
@@ -185,15 +184,15 @@ _OF_PROBLEM = ("package", "technology", "requirements", "tiles", "max_chiplets")
 
 
 def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
-    """Settings with fields changed by name, those of their parts too.
+    """Settings with fields changed by name, including those of their parts.
 
     Args:
         settings: the settings.
-        changes: fields of `Settings`, `MohamConfig`, `PlanRates`, `Rates` or `RemapConfig`; a name that several have is
-            that of the first. And `padding`, of the mapper.
+        changes: values by name of a field of `Settings`, `MohamConfig`, `PlanRates`, `Rates` or `RemapConfig`, of the
+            first one where several have the name; or `padding`, of the mapper.
 
     Raises:
-        InputError: an unknown name, or what the problem decides.
+        InputError: a name is unknown or belongs to the problem, or a rate is of a search of other genes.
     """
     parts: dict[str, type] = {
         "moham": MohamConfig, "plan_rates": PlanRates, "rates": Rates, "remap": RemapConfig,

@@ -1,8 +1,8 @@
-"""Generations over several devices: islands are dealt out to them; a single island is evaluated by all devices.
+"""Generations on several devices: islands are divided among the devices; a single island is evaluated by all of them.
 
-Islands are computed each for itself, but for the migrants that go round the ring: no other word passes between devices.
-Of a single island every device has a copy, breeds and selects for itself, and hears from the others the objectives of
-their part of the candidates. So the result is that of one device, up to what compilers make of other shapes.
+Islands are computed independently: only migrants, which go round the ring, pass between devices. Of a single island,
+every device has a copy and breeds and selects by itself; each evaluates a part of the candidates, and all share the
+objectives. So the result is that of one device, up to rounding where programs are compiled for other shapes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mohamjax.runtime.programs import jit_o1_plain_loops
 
 
 def check_islands(devices: Devices | None, islands: int) -> None:
-    """Complains where islands cannot be dealt out equally.
+    """Checks that islands can be divided equally among devices.
 
     Args:
-        devices: where they are to go.
-        islands: how many there are; an only one always can.
+        devices: the devices, or None.
+        islands: number of islands; a single one is always accepted.
 
     Raises:
-        InputError: the number of devices does not divide them.
+        InputError: the number of devices does not divide that of the islands.
     """
     if devices is not None and islands > 1 and islands % len(devices):
         good = -(-islands // len(devices)) * len(devices)
@@ -41,7 +41,7 @@ def check_islands(devices: Devices | None, islands: int) -> None:
 
 
 class SpreadGenerations:
-    """`loop.generations` on several devices, called as that.
+    """`loop.generations` on several devices, with the same call.
 
     States may lie anywhere; those that it returns lie on the devices (`Devices.whole` fetches them).
     """
@@ -52,7 +52,7 @@ class SpreadGenerations:
         Args:
             devices: where it runs.
             islands: of the search.
-            light: compiled as `loop.light_generations`.
+            light: compile it as `loop.light_generations`.
         """
         self._devices, self._split = devices, islands > 1
         self._program = spread_program(devices.mesh, self._split, light)
@@ -75,8 +75,8 @@ def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
 
     Args:
         mesh: with the axis `devices.AXIS`.
-        islands: the state is split along its leading axis; else every device has the same.
-        light: compiled as `loop.light_generations`.
+        islands: whether the state is split along its leading axis; else every device has a copy.
+        light: compile it as `loop.light_generations`.
     """
     spread = Spread(axis=AXIS, devices=mesh.size, islands=islands)
     state, whole = PartitionSpec(AXIS) if islands else PartitionSpec(), PartitionSpec()
@@ -90,7 +90,7 @@ def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
             mesh=mesh,
             in_specs=(state, whole, whole, whole, whole),
             out_specs=(state, record),
-            # That copies stay equal follows from their being computed alike, which the check does not see.
+            # Copies stay equal as all devices compute them alike, which the check cannot see.
             check_vma=False,
         )
         return mapped(state_, space, rates, count, counted)

@@ -1,4 +1,4 @@
-"""What a search keeps between runs, told by what it needs of the keeper: `io` has those that keep it in files."""
+"""Checkpoints of a search, and the protocol of the stores that keep them; `io` has a store in files."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 from mohamjax.errors import InputError
 
 HISTORY_COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
-"""What a search tells of every generation."""
+"""Columns of a search's history, which has one row per generation."""
 
 
 ANEW = "start the search again without the argument `resume`"
-"""What remains where a checkpoint is of no use."""
+"""The remedy for a checkpoint that cannot be used."""
 
 
 def leaves_by_path(tree: Any) -> tuple[dict[str, Any], Any]:
-    """Leaves by path, and the structure."""
+    """Leaves of a pytree by path, and its structure."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}, structure
 
@@ -31,9 +31,9 @@ class Checkpoint:
     """The state of a search as it was kept.
 
     Attributes:
-        source: where it comes from, for complaints.
+        source: where it comes from, for error messages.
         meta: the record that was kept with the arrays.
-        arrays: the leaves by path, keys as their data.
+        arrays: the leaves by path; typed keys are kept as their key data.
     """
 
     source: Any
@@ -41,11 +41,11 @@ class Checkpoint:
     arrays: abc.Mapping[str, np.ndarray]
 
     def refused(self, why: str, remedy: str = ANEW) -> InputError:
-        """The complaint that this checkpoint is something that the search can't go on from."""
+        """The error for a checkpoint that a search cannot go on from; `why` completes "the checkpoint is"."""
         return InputError(f"the checkpoint is {why}", file=self.source, remedy=remedy)
 
     def restore(self, like: Any) -> Any:
-        """The tree, in the structure of `like`.
+        """The arrays as a pytree with the structure of `like`.
 
         Args:
             like: pytree with the wanted structure, shapes and dtypes (arrays or `jax.ShapeDtypeStruct`).
@@ -71,10 +71,10 @@ class CheckpointStore(Protocol):
     """Keeps the state of one search."""
 
     def read(self) -> Checkpoint | None:
-        """The last state, or None where none was kept yet."""
+        """The last state that was kept, or None."""
 
     def write(self, tree: Any, meta: abc.Mapping[str, Any]) -> None:
-        """Keeps a state in the place of the last one.
+        """Keeps a state, which replaces the last one.
 
         Args:
             tree: pytree of arrays and typed keys.

@@ -1,8 +1,8 @@
-"""Designs from points of the unit cube: what any outside optimiser needs to search them.
+"""Designs from points of the unit cube, so that any external optimiser can search them.
 
-Every point means a valid design, and nearby points mean similar ones as far as that can be: chiplets grow with their
-numbers, and mappings go from the fastest to the slowest. Points outside the cube count as the nearest inside. A point
-with a NaN is none: it is refused, and where it is traced it gives a design that cannot run.
+Every point means a valid design, and nearby points mean similar designs as far as possible: chiplets grow with their
+coordinates, and mappings go from the fastest to the slowest. A point outside the cube counts as the nearest one inside.
+A point with a NaN is refused; where it is traced, it gives a design that cannot run.
 
 Axes: D dimensions, L layers (padded), S tiles, T templates, C components of a size. Functions are for one point.
 """
@@ -27,14 +27,15 @@ from mohamjax.search.plans import decode as decode_plans
 
 
 def design_dimensions(space: DesignSpace, genes: str = "plans") -> int:
-    """Numbers that `decode_design` makes a design of.
+    """D, the number of coordinates from which `decode_design` makes a design.
 
     Args:
         space: from `problem.arrays`.
-        genes: `plans` or `layers`, as of `decode_design`.
+        genes: `plans` or `layers`, as in `decode_design`.
 
     Raises:
-        ValueError: other genes.
+        TypeError: `space` has a wrong type.
+        ValueError: `genes` is neither of these.
 
     Examples:
         >>> mj.design_dimensions(space), mj.design_dimensions(space, "layers")
@@ -48,28 +49,28 @@ def design_dimensions(space: DesignSpace, genes: str = "plans") -> int:
 def decode_design(x: jax.typing.ArrayLike, space: DesignSpace, genes: str = "plans") -> Design:
     """The design that a point of the unit cube means, for optimisers of any kind: evosax, nevergrad, a plain loop.
 
-    Pure: jit it, and vmap it over points. As in a search, `plans` are the chiplets alone (their templates, sizes and
-    weights between speed and thrift), on which list scheduling places the layers; `layers` say for every layer where it
-    runs, by which mapping and how early. With `layers` every valid design has a point, but few points are good designs,
-    so that an optimiser has more to search. Fixed and pinned chiplets and homogeneous packages are kept; limits on
-    objectives are the optimiser's to keep.
+    Pure: jit it, and vmap it over points. As in a search, `plans` encode the chiplets alone (their templates, sizes and
+    weights between speed and thrift), on which list scheduling places the layers; `layers` encode for every layer where
+    it runs, with which mapping and how early. With `layers` every valid design has a point, but few points are good
+    designs, so an optimiser has more to search. Fixed chiplets, pinned layers and homogeneous packages are kept; the
+    optimiser must keep limits on objectives itself.
 
     Args:
-        x: `[D]` float, D of `design_dimensions`. Numbers below 0 count as 0 and numbers above 1 as 1, so that an
-            optimiser without bounds may be used. Of its first S numbers, one for each tile, those below
-            1 / (T + 1) leave the tile empty, so that uniform points mean packages of T / (T + 1) of the tiles (the
-            page "Python in a quarter of an hour" begins with small ones). With `layers`, numbers of padded layers do
-            nothing.
+        x: `[D]` float, D from `design_dimensions`. Numbers below 0 count as 0 and numbers above 1 as 1, so an optimiser
+            without bounds may be used. The first S numbers, one for each tile, leave the tile empty below 1 / (T + 1),
+            so that uniform points fill T / (T + 1) of the tiles on average (the page "Python in a quarter of an hour"
+            begins with small packages). With `layers`, the numbers of padded layers have no effect.
         space: from `problem.arrays`.
         genes: static, `plans` or `layers`.
 
     Returns:
         One valid design. Under `jit` and `vmap`, where nothing can be raised, a point that holds a NaN gives a design
-        whose genes are all -1, and `evaluate` answers with infinite objectives.
+        whose genes are all -1, for which `evaluate` returns infinite objectives.
 
     Raises:
+        TypeError: `space` has a wrong type.
         InputError: `x` holds a NaN and is not traced.
-        ValueError: `x` has another shape, at trace time, or the genes are others.
+        ValueError: `x` has a wrong shape, at trace time, or `genes` is unknown.
 
     Examples:
         >>> x = jax.random.uniform(jax.random.key(0), (32, mj.design_dimensions(space)))
@@ -89,15 +90,15 @@ def decode_design(x: jax.typing.ArrayLike, space: DesignSpace, genes: str = "pla
 
 
 def genome_widths(genetics: Genetics, tables: PlanTables, genes: str) -> tuple[int, ...]:
-    """How many numbers of a point each genome takes, in their order; `design_dimensions` is their sum.
+    """How many numbers of a point each genome takes, in order; `design_dimensions` is their sum.
 
     Args:
-        genetics: what the operators read.
-        tables: what plans read.
+        genetics: the arrays that the operators read.
+        tables: the arrays that the decoding of plans reads.
         genes: `plans` or `layers`.
 
     Raises:
-        ValueError: other genes.
+        ValueError: `genes` is neither of these.
     """
     layers, tiles = genetics.unique.shape[-1], genetics.on_tile.shape[-1]
     if genes == "plans":
@@ -108,7 +109,7 @@ def genome_widths(genetics: Genetics, tables: PlanTables, genes: str) -> tuple[i
 
 
 def decode_unit(x: jax.typing.ArrayLike, genetics: Genetics, tables: PlanTables, genes: str) -> Design:
-    """As `decode_design`, of what the operators and the plans read."""
+    """As `decode_design`, from the arrays that operators and plans read, without checks."""
     widths = genome_widths(genetics, tables, genes)
     x = jnp.asarray(x)
     x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.result_type(float))
@@ -134,14 +135,14 @@ def decode_unit(x: jax.typing.ArrayLike, genetics: Genetics, tables: PlanTables,
 
 
 def _below(x: jax.Array, limit: jax.typing.ArrayLike) -> jax.Array:
-    """Whole numbers in 0..limit-1, by equal shares of the unit interval."""
+    """int32 in 0..limit-1, each for an equal share of the unit interval."""
     return jnp.clip((x * limit).astype(jnp.int32), 0, jnp.asarray(limit, jnp.int32) - 1)
 
 
 def _of_layers(
     place: jax.Array, mapping: jax.Array, priority: jax.Array, template: jax.Array, genetics: Genetics
 ) -> Design:
-    """A design of numbers `[L]` per layer on the chiplets of a completed package `[S]`."""
+    """A design from numbers `[L]`, one of each kind per layer, on the chiplets of a completed package `[S]`."""
     tiles = jnp.arange(template.shape[0])
     real = genetics.real
     runs = jnp.where(template >= 0, genetics.able[:, jnp.maximum(template, 0)], False)

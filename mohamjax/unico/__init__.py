@@ -1,10 +1,10 @@
-"""UNICO: hardware search with surrogates, rationed mapping search and robustness.
+"""UNICO: hardware search with surrogates, early-stopped mapping searches and robustness.
 
-The numbers of it, which know no accelerator: `halving` (whose mapping search goes on), `robustness` (R of the samples
-of a search), `fidelity` (which rows train the surrogate), `gp` (the surrogate), `acquisition` (what to measure next)
-and `protocol` (how methods are compared).
+Numerical modules, independent of accelerators: `halving` (which mapping searches go on), `robustness` (R from the
+samples of a search), `fidelity` (which rows train the surrogate), `gp` (the surrogate), `acquisition` (what to measure
+next) and `protocol` (how methods are compared).
 
-And what knows accelerators: `space` (hardware as data), `problem` (networks and hardware), `lanes` (resumable mapping
-searches), `bracket` (many of them and halving), `proposals` (which hardware next), `history` and `search` (the loop),
-`results` (files), `choices` (spaces and settings by name).
+Modules about accelerators: `space` (hardware as data), `problem` (networks and hardware), `lanes` (resumable mapping
+searches), `bracket` (successive halving over lanes), `proposals` (which hardware next), `history` (what was measured),
+`search` (the loop), `results` (designs and table rows), `choices` (spaces and settings by name), `config` (settings).
 """

@@ -1,15 +1,15 @@
 """Which hardware points to measure next: batches picked greedily from a pool of candidates.
 
-Three rules, each jitted as a whole. `mesmo` is max-value entropy search for several objectives: with independent
-processes the best value of an objective on a sampled Pareto front is the least value of its sampled function, so the
-gains of the objectives add up (Belakaria, Deshwal, Doppa, "Max-value entropy search for multi-objective Bayesian
-optimization", 2019; Wang and Jegelka, 2017). The gain of each is that of a noisy measurement (Moss, Leslie, Gonzalez,
-Rayson, "GIBBON", 2021): the formula without noise grows where a pick has left little variance above a sampled optimum,
-and a batch would pick the same place again. `qhvi` is the hypervolume improvement as an average over random
+There are three rules, each jitted as a whole. `mesmo` is max-value entropy search for several objectives: with
+independent processes the best value of an objective on a sampled Pareto front is the least value of its sampled
+function, so the gains of the objectives add up (Belakaria, Deshwal, Doppa, "Max-value entropy search for
+multi-objective Bayesian optimization", 2019; Wang and Jegelka, 2017). Each gain is that of a noisy measurement (Moss,
+Leslie, Gonzalez, Rayson, "GIBBON", 2021): the noise-free formula grows where a pick has left little variance above a
+sampled optimum, so a batch would pick the same place again. `qhvi` averages the hypervolume improvement over random
 scalarisations (Golovin and Zhang, "Random hypervolume scalarizations for provable multi-objective black box
-optimization", 2020), over functions sampled from the posterior. `approach` aims at the one design that a front is
-judged by, the one nearest to the ideal. Gains are never negative and are multiplied with the probability that a
-candidate is feasible.
+optimization", 2020) and over functions sampled from the posterior. `approach` aims at the design that a front is judged
+by: the one nearest to the ideal. Gains are never negative, and are multiplied by the probability that the candidate is
+feasible.
 
 Axes: C candidates (padded), D features, M objectives, F rows of a front (padded), S samples, K directions, Q picks.
 """
@@ -30,18 +30,18 @@ from mohamjax.runtime.platforms import FULL
 from mohamjax.runtime.struct import record
 from mohamjax.unico.gp import Surrogate, kernel, latent, noise_variance, posterior_samples, standardise
 
-_MARGIN = 0.01  # a sampled optimum is at least so much below what was observed [standard deviations of the targets]
+_MARGIN = 0.01  # least gap from a sampled optimum up to the best observed value [standard deviations of the targets]
 
 
 @record
 class Candidates:
-    """What a batch is picked from.
+    """The pool that a batch is picked from.
 
     Attributes:
         features: `[C, D]` float, in [0, 1].
-        mask: `[C]` bool, candidates that are there (not measured before, no duplicates).
+        mask: `[C]` bool, false for padding. Real candidates are distinct and were not measured before.
         feasibility: `[C]` float in [0, 1], probability that the candidate meets the requirements (see
-            `gp.probability_below`); None for certainty.
+            `gp.probability_below`); None where all are certain to meet them.
     """
 
     features: jax.Array | np.ndarray
@@ -51,12 +51,12 @@ class Candidates:
 
 @record
 class KnownFront:
-    """What `qhvi` improves on, in the units of the targets.
+    """The front that `qhvi` improves on, in the units of the targets.
 
     Attributes:
-        values: `[F, M]` float, non-dominated measurements. Dominated rows do no harm.
-        mask: `[F]` bool, rows that are there.
-        reference: `[M]` float, the point up to which the hypervolume is taken.
+        values: `[F, M]` float, non-dominated measurements. Dominated rows do not change the result.
+        mask: `[F]` bool, false for padding.
+        reference: `[M]` float, reference point of the hypervolume.
     """
 
     values: jax.Array | np.ndarray
@@ -66,12 +66,12 @@ class KnownFront:
 
 @record
 class KnownIdeal:
-    """What `approach` comes nearer to; targets are logarithms of objectives.
+    """The ideal point that `approach` aims at; targets are logarithms of objectives.
 
     Attributes:
-        low: `[M]` float, the ideal: the least of each target.
-        high: `[M]` float, where the axes are 1: the largest of each target.
-        least: `[2]` float, least distances so far from the ideal, on linear and on logarithmic axes.
+        low: `[M]` float, the ideal: the least value of each target.
+        high: `[M]` float, the largest value of each target, which stands at 1 on the axes.
+        least: `[2]` float, least distances from the ideal so far, on linear and on logarithmic axes.
     """
 
     low: jax.Array | np.ndarray
@@ -81,12 +81,12 @@ class KnownIdeal:
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-    """How much chance there is in a gain; static.
+    """Sample sizes of the Monte Carlo estimate of a gain; static.
 
     Attributes:
         samples: S, functions drawn from the posterior.
-        features: random Fourier features of each, see `gp.posterior_samples`.
-        directions: K, scalarisations of a hypervolume; `qhvi` alone has any.
+        features: random Fourier features of each function, see `gp.posterior_samples`.
+        directions: K, scalarisations of a hypervolume; only `qhvi` uses them.
     """
 
     samples: int = 16
@@ -99,11 +99,11 @@ DRAWS = Draws()
 
 @record
 class Batch:
-    """Candidates picked, in their order.
+    """The candidates picked, in the order of picking.
 
     Attributes:
-        index: `[Q]` int32, rows of the pool without repetition; -1 where the pool has no more.
-        gain: `[Q]` float, what each adds at its turn, times its feasibility; 0 where the index is -1.
+        index: `[Q]` int32, distinct rows of the pool; -1 once the pool is exhausted.
+        gain: `[Q]` float, what each pick added at its turn, times its feasibility; 0 where the index is -1.
     """
 
     index: jax.Array
@@ -111,7 +111,7 @@ class Batch:
 
 
 def _pick(gain: jax.Array, feasibility: jax.Array, free: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Best free candidate (or -1), its worth, and who is free after."""
+    """Best free candidate (or -1), its gain times feasibility (or 0), and the mask of those still free."""
     worth = jnp.where(free, jnp.maximum(jnp.nan_to_num(gain, nan=0.0), 0) * feasibility, -1)
     best = jnp.argmax(worth).astype(jnp.int32)
     some = free[best]
@@ -119,12 +119,12 @@ def _pick(gain: jax.Array, feasibility: jax.Array, free: jax.Array) -> tuple[jax
 
 
 def _greedy(values: jax.Array, reached: jax.Array, candidates: Candidates, *, count: int, unit: float = 1.0) -> Batch:
-    """Picks of the most mean increase of what is reached, in turn.
+    """Picks candidates one by one, each with the largest mean increase over the best values reached so far.
 
     Args:
         values: `[S, C, K]` float, larger is better.
-        reached: `[S, K]` float, the best before the first pick.
-        candidates: whose values these are.
+        reached: `[S, K]` float, the best values before the first pick.
+        candidates: the C candidates of `values`.
         count: Q.
         unit: factor of all gains.
 
@@ -147,7 +147,7 @@ def _greedy(values: jax.Array, reached: jax.Array, candidates: Candidates, *, co
 
 
 def _certain(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
-    """Factors `[C]` of the gains: how likely each candidate is feasible."""
+    """Factors `[C]` of the gains: the probability that each candidate is feasible."""
     mask, feasibility = candidates.mask, candidates.feasibility
     return jnp.ones(mask.shape, dtype) if feasibility is None else jnp.where(mask, feasibility, 0)
 
@@ -164,16 +164,16 @@ def mesmo(
 ) -> Batch:
     """Batch by max-value entropy search: the sum over objectives of the mean information gain on their optima [nats].
 
-    With rho^2 the share of the function in the variance of a measurement, g the standard deviations from the sampled
-    optimum up to the mean and r = pdf(g) / cdf(g), the gain is -log(1 - rho^2 r (g + r)) / 2.
+    The gain is -log(1 - rho^2 r (g + r)) / 2. Here rho^2 is the share of the function in the variance of a measurement,
+    g the number of standard deviations from the sampled optimum up to the mean, and r = pdf(g) / cdf(g).
 
-    After each pick the variances are those that a measurement of it would leave; the means stay.
+    Each pick reduces the variances as a measurement of it would; the means stay.
 
     Args:
         key: Typed PRNG key; it is consumed.
-        surrogate: of M objectives.
-        candidates: what is picked from.
-        best: `[M]` float, least value observed of each objective, in the units of the targets.
+        surrogate: surrogate of M objectives.
+        candidates: the pool.
+        best: `[M]` float, least observed value of each objective, in the units of the targets.
         count: Static, Q.
         draws: Static.
     """
@@ -222,7 +222,7 @@ def random_directions(key: jax.Array, count: int, objectives: int, dtype: str = 
         key: Typed PRNG key; it is consumed.
         count: Static.
         objectives: Static.
-        dtype: of the result.
+        dtype: dtype of the result.
     """
     drawn = jnp.abs(jax.random.normal(key, (count, objectives), dtype)) + jnp.finfo(dtype).tiny
     return drawn / jnp.linalg.norm(drawn, axis=1, keepdims=True)
@@ -234,12 +234,12 @@ def scalarised(points: jax.Array, reference: jax.Array, directions: jax.Array) -
     Args:
         points: `[..., M]` float, minimised.
         reference: `[M]` float.
-        directions: `[K, M]` float, of `random_directions`.
+        directions: `[K, M]` float from `random_directions`, w in the formula.
 
     Returns:
         `[..., K]` float.
     """
-    # One objective after the other: nothing of shape [..., K, M] is made.
+    # One objective after the other, so that no array of shape [..., K, M] is made.
     length = functools.reduce(
         jnp.minimum,
         (
@@ -251,7 +251,7 @@ def scalarised(points: jax.Array, reference: jax.Array, directions: jax.Array) -
 
 
 def _sphere(objectives: int) -> float:
-    """Factor from the mean scalarisation to the volume: that of the unit ball's part with positive coordinates."""
+    """Factor from mean scalarisation to volume: the volume of the unit ball's part with positive coordinates."""
     return math.pi ** (objectives / 2) / (2**objectives * math.gamma(objectives / 2 + 1))
 
 
@@ -261,7 +261,7 @@ def hypervolume_estimate(front: jax.Array, mask: jax.Array, reference: jax.Array
 
     Args:
         front: `[N, M]` float, minimised.
-        mask: `[N]` bool, rows that are there.
+        mask: `[N]` bool, false for padding.
         reference: `[M]` float.
         directions: `[K, M]` float; the error falls with the square root of K.
 
@@ -284,15 +284,15 @@ def qhvi(
 ) -> Batch:
     """Batch by expected hypervolume improvement, estimated by scalarisations of sampled functions.
 
-    Every sample and direction remembers the best scalarisation so far, that of the front to begin with; a candidate's
-    gain is the mean increase, so a second pick of what the first already covers gains nothing. With `count=1` it is
-    expected hypervolume improvement.
+    The best scalarisation so far is kept for every sample and direction, beginning with that of the front. A
+    candidate's gain is the mean increase, so a second pick that the first already covers gains nothing. With `count=1`
+    this is expected hypervolume improvement.
 
     Args:
         key: Typed PRNG key; it is consumed.
-        surrogate: of M objectives.
-        candidates: what is picked from.
-        front: what is to be improved on.
+        surrogate: surrogate of M objectives.
+        candidates: the pool.
+        front: the front to improve on.
         count: Static, Q.
         draws: Static.
     """
@@ -312,7 +312,7 @@ def qhvi(
 def _distances(values: jax.Array, ideal: KnownIdeal) -> jax.Array:
     """Distances `[..., 2]` of logarithms `[..., M]` from the ideal, on linear and on logarithmic axes.
 
-    What is better than the ideal is as good.
+    Values better than the ideal count as equal to it.
     """
     low, high = jnp.asarray(ideal.low), jnp.asarray(ideal.high)
 
@@ -322,8 +322,8 @@ def _distances(values: jax.Array, ideal: KnownIdeal) -> jax.Array:
             jnp.where(wide, jnp.maximum(values - low, 0) / jnp.where(wide, high - low, 1), 0), axis=-1
         )
 
-    # In units of the largest value, and no more than e^9 of them: that far away nothing is near on any axis, and
-    # squares stay finite in single precision.
+    # In units of the largest value, clipped at e^9: nothing is near at that distance on any axis, and squares stay
+    # finite in single precision.
     linear = norm(jnp.exp(jnp.minimum(values - high, 9)), jnp.exp(low - high), jnp.ones_like(high))
     return jnp.stack([linear, norm(values, low, high)], axis=-1)
 
@@ -338,21 +338,22 @@ def approach(
     count: int,
     draws: Draws = DRAWS,
 ) -> Batch:
-    """Batch by the expected approach to the ideal: by what share the least distance falls over sampled functions.
+    """Batch by the expected approach to the ideal: the share by which the least distance falls over sampled functions.
 
-    The distances are those of `protocol.Axes`; the shares on linear and on logarithmic axes count alike, and none where
-    something is at the ideal already. A second pick gains what the first leaves. A pick of gain 0 is any candidate.
+    The distances are those of `protocol.Axes`. Linear and logarithmic axes have equal weight; an axis type on which the
+    least distance is already 0 adds nothing. A second pick gains only what the first has left. A pick of gain 0 is
+    arbitrary.
 
     Args:
         key: Typed PRNG key; it is consumed.
-        surrogate: of M objectives or more, whose targets are logarithms; those beyond M do not count.
-        candidates: what is picked from.
-        ideal: what is known of the ideal.
+        surrogate: surrogate of at least M objectives, whose targets are logarithms; objectives beyond M are ignored.
+        candidates: the pool.
+        ideal: the ideal and the distances reached so far.
         count: Static, Q.
         draws: Static.
 
     Returns:
-        Q picks and their gains, shares of the least distance.
+        Q picks; their gains are shares of the least distance.
     """
     size, x = ideal.low.shape[0], jnp.asarray(candidates.features)
     drawn = posterior_samples(key, surrogate, x, samples=draws.samples, features=draws.features)[..., :size]

@@ -1,10 +1,10 @@
 """Mapping searches on the host: blocks of hardware points through one program, and brackets of successive halving.
 
-Every call of the lanes' program runs one block of B hardware points, in every round and with any number alive: it is
-compiled once, a result cannot depend on who else is searched, and blocks share the processor's cores. Stopped points
-are not run: a bracket costs what `halving.Bracket.cost` says.
+Every call of the lanes' program runs one block of hardware points, in every round and however many are alive. So the
+program is compiled once, a result does not depend on the other points searched, and blocks share the processor's cores.
+Stopped points do not run: a bracket costs `halving.Bracket.cost`.
 
-Axes: H hardware points, T generations.
+Axes: H hardware points, B generations of the full budget, U unique layers.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ B = TypeVar("B")
 
 @dataclasses.dataclass(frozen=True)
 class Searched:
-    """Hardware points and how far their mapping search is; NumPy leaves with a leading axis `[H]`.
+    """Hardware points and the state of their mapping searches; NumPy leaves with a leading axis `[H]`.
 
     Attributes:
         index: `[H]` int64, the points.
-        points: what the lanes read.
-        state: what the lanes carry on.
+        points: input of the lanes.
+        state: state of the lanes.
     """
 
     index: np.ndarray
@@ -50,11 +50,11 @@ class Searched:
     state: LaneState
 
     def take(self, rows: np.ndarray) -> Searched:
-        """Some of them, in that order."""
+        """The given rows, in that order."""
         return Searched(self.index[rows], take(self.points, rows), take(self.state, rows))
 
     def put(self, rows: np.ndarray, other: Searched) -> Searched:
-        """These with the state of some of them replaced."""
+        """The same points, with the state of some rows replaced by that of `other`."""
 
         def replaced(old: np.ndarray, new: np.ndarray) -> np.ndarray:
             out = old.copy()
@@ -64,7 +64,7 @@ class Searched:
         return dataclasses.replace(self, state=jax.tree.map(replaced, self.state, other.state))
 
     def generation(self) -> int:
-        """Generations that all of them have had."""
+        """Generations done, the same for all points."""
         return int(self.state.generation[0])
 
     def curves(self) -> tuple[np.ndarray, np.ndarray]:
@@ -76,16 +76,16 @@ class Searched:
 
 
 class MappingSearch:
-    """Mapping searches of one problem under one key; counts what they cost.
+    """Mapping searches of one problem under one key; counts the mappings that they evaluate.
 
     Args:
-        key: typed key; a point's mappings depend on it and on the point alone.
+        key: typed key; a point's mappings depend only on the key and the point.
         problem: from `lane_problem`.
         space: the hardware space.
-        layers: unique layers that are no padding.
-        config: sizes.
-        block: B, hardware points of a call.
-        threads: calls at a time; 0 for the number of cores.
+        layers: number of unique layers, without padding.
+        config: sizes of the search.
+        block: hardware points per call.
+        threads: concurrent calls; 0 for the number of cores.
 
     Attributes:
         evaluations: mappings evaluated so far.
@@ -108,11 +108,11 @@ class MappingSearch:
         self._warm: set[str] = set()
 
     def _in_blocks(self, name: str, call: Callable[[A], B], rows: A, number: int) -> B:
-        """A program over blocks of rows, side by side; the last block is filled up with its last row."""
+        """Runs a program on blocks of rows in parallel; copies of the last row fill up the last block."""
         starts = range(0, number, self.block)
         blocks = [take(rows, np.minimum(np.arange(s, s + self.block), number - 1)) for s in starts]
         done = []
-        if name not in self._warm:  # alone, so that it is compiled once
+        if name not in self._warm:  # the first call runs alone, so that the program is compiled once
             done.append(jax.device_get(call(blocks[0])))
             self._warm.add(name)
         with concurrent.futures.ThreadPoolExecutor(min(self.threads, len(blocks))) as pool:
@@ -144,7 +144,7 @@ class MappingSearch:
         return dataclasses.replace(searched, state=state)
 
     def mappings(self, index: npt.ArrayLike, genes: MappingGenes) -> Mapping:
-        """Loop nests `[H, U, ...]` of genes found on points `[H]`."""
+        """Loop nests `[H, U, ...]` of the genes found for points `[H]`."""
         index = np.asarray(index, np.int64)
 
         def call(rows: tuple[tuple[np.ndarray, np.ndarray], MappingGenes]) -> Mapping:
@@ -160,12 +160,12 @@ class MappingSearch:
 
 @dataclasses.dataclass(frozen=True)
 class BracketTrace:
-    """How a bracket went, for figures.
+    """The course of a bracket, for figures.
 
     Attributes:
         alive: rows that ran in each round.
-        budget: generations that they had at its end.
-        score: `[H, B]` float, curves under the score of the last round.
+        budget: generations that these rows had had at the end of each round.
+        score: `[H, B]` float, score curves as computed in the last round.
     """
 
     alive: tuple[tuple[int, ...], ...]
@@ -187,11 +187,11 @@ def run_bracket(
         search: the mapping searches.
         index: `[H]` points, H = `bracket.lanes`.
         bracket: the plan.
-        score: curves `[H, B]` of points, minimised, at least 0; inf where there is none yet.
+        score: returns curves `[H, B]` of points, minimised, at least 0; inf where there is no value yet.
         area: a key of `halving.AREAS`.
 
     Returns:
-        All points, each as far as it came, and the trace.
+        All points, each in the state that its search reached, and the trace.
     """
     index = np.asarray(index)
     if len(index) != bracket.lanes:
@@ -205,7 +205,7 @@ def run_bracket(
         rounds.append(tuple(int(i) for i in alive))
         curves = np.asarray(score(whole), np.float32)
         if step.survivors < len(alive):
-            # Padded to the size of the bracket, and in the order of the points, so that ties go to the lowest.
+            # Arrays hold all rows of the bracket in order, stopped ones masked, so that ties go to the lowest row.
             live = np.isin(np.arange(len(index)), alive)
             terminal = np.where(live, curves[:, step.budget - 1], np.inf).astype(np.float32)
             areas = AREAS[area](curves, jnp.int32(step.budget), live)
@@ -217,18 +217,18 @@ def run_bracket(
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What mapping searches say of hardware points; `[H]` arrays.
+    """Results of the mapping searches of hardware points; `[H]` arrays.
 
     Attributes:
         index: int64, the points.
         latency_s: float, inf where some layer has no valid mapping.
         energy_J: float, without leakage; inf in the same places.
-        power_W: float, energy over latency and leakage; inf in the same places.
+        power_W: float, energy over latency, plus leakage; inf in the same places.
         area_mm2: float.
         robustness: float, R; NaN where there is no sample.
-        delta: float, its distance alone.
-        samples: int64, valid samples that they come from.
-        generations: int64, that the search had.
+        delta: float, the distance Delta within R.
+        samples: int64, number of valid samples behind R.
+        generations: int64, generations of the search.
         genes: mappings of the layers, leading axes `[H, U]`.
     """
 
@@ -245,7 +245,7 @@ class Measured:
 
 
 def measured(searched: Searched, config: LaneConfig) -> Measured:
-    """Latency, energy, power, area and robustness of points as far as they were searched."""
+    """Latency, energy, power, area and robustness of points at the present state of their searches."""
     state = searched.state
     last = np.asarray(state.generation) - 1
     rows = np.arange(len(last))

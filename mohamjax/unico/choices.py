@@ -16,10 +16,10 @@ DEFAULT_SPACE = "unico-edge"
 def chosen_space(
     space: str | HardwareSpace | None, template: str | os.PathLike[str] | Template | None
 ) -> HardwareSpace:
-    """The hardware space by name, or over the sizes of a template.
+    """The hardware space given or named, or that of the sizes of a template.
 
     Raises:
-        InputError: both are given, or there is none of this name.
+        InputError: both are given, or there is no space of this name.
     """
     if template is not None:
         if space is not None:
@@ -31,10 +31,10 @@ def chosen_space(
 
 
 def settings(space: HardwareSpace, method: str, budget: str, *, preset: str = "ours", **changes: Any) -> CodesignConfig:
-    """Settings of a named budget and preset; the limit on power is that of the space unless it is among the changes.
+    """Settings of a named budget and preset; the limit on power is that of the space unless `changes` sets it.
 
     Raises:
-        InputError: unknown budget or preset, or a setting that is none.
+        InputError: unknown budget, preset or setting.
     """
     if budget not in BUDGETS:
         raise InputError(f"unknown budget {budget!r}", argument="budget", remedy=f"use one of {', '.join(BUDGETS)}")

@@ -13,14 +13,14 @@ from mohamjax.unico.halving import AREAS, Bracket
 from mohamjax.unico.lanes import LEAKAGE_W_PER_MM2, OBJECTIVES
 
 CODESIGN_FORMAT = "codesign/1"
-"""Of `config.yaml` in the folder of a hardware search."""
+"""Format name in the `config.yaml` of a hardware search."""
 
 METHODS = ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")
-"""Ways to choose hardware: UNICO; one point at a time with full mapping searches as HASCO does, without and with the
-distance of R as an objective; NSGA-II over the hardware; Bayesian optimisation by densities and halving; and chance."""
+"""Ways to choose hardware: UNICO; HASCO's way of one point at a time with full mapping searches, without (`hasco`) and
+with (`hasco-r`) the distance of R as an objective; NSGA-II; Bayesian optimisation by densities and halving; chance."""
 
 SCORES = ("parego", "latency", "edp")
-"""What a bracket compares points by."""
+"""Scores by which a bracket compares points."""
 
 ACQUISITIONS = ("qhvi", "mesmo")
 PPA = ("model", "unico-fit")
@@ -33,43 +33,45 @@ class CodesignConfig:
 
     Attributes:
         method: one of `METHODS`.
-        budget: name of a budget, for the record.
-        preset: name of a preset, for the record: the settings say what it changes.
+        budget: name of a budget, recorded only.
+        preset: name of a preset, recorded only: the other settings hold what it changes.
         lanes: N, hardware points of a batch.
         first: generations of the first round of a bracket.
-        rounds: rounds of a bracket; generations double from one to the next.
-        iterations: batches that all methods have the mapping evaluations of; `unico` spends `finish` of them otherwise.
-        area_percent: seats by area [%], see `halving.seats`; 0 is plain successive halving.
-        rationed: brackets; without, `unico` gives every point the full budget.
-        finish: share of the evaluations of `unico` by which designs of the front whose mapping search was stopped early
-            have the full budget, those that `aimed` points aim at first, then those that add most hypervolume; 0
-            reports them as they were measured, as the paper does.
-        finishing: when: `end`, after the last bracket, or `spread`, as soon as the brackets so far have earned it.
-        extrapolate: the surrogate of `unico` learns what a stopped point would have with the full budget by the mean
-            gain of the points that had it; without, what was measured.
+        rounds: rounds of a bracket; the budget of generations doubles from one to the next.
+        iterations: every method may spend the mapping evaluations of this many brackets; `unico` spends the share
+            `finish` of them on finishing points.
+        area_percent: share of those alive that the area chooses [%], see `halving.seats`; 0 is plain halving.
+        rationed: `unico` runs brackets; if false, it gives every point the full budget.
+        finish: share of the evaluations of `unico` spent on finishing: designs of the front whose mapping search was
+            stopped early get the full budget, first those nearest to the ideal (if `aimed` is above 0), then those that
+            add most hypervolume. 0 reports them as they were measured, as the paper does.
+        finishing: when points are finished: `end`, after the last bracket; `spread`, as soon as the brackets so far
+            have earned it.
+        extrapolate: the surrogate of `unico` learns what a stopped point would reach with the full budget, estimated
+            from the mean gain of the points that had it; if false, it learns what was measured.
         rule: which rows train the surrogate, one of `fidelity.RULES`.
         robust: R is an objective of `unico`.
         acquisition: `qhvi` or `mesmo`.
-        aimed: share of the points that the surrogate proposes in `unico` which aim at the design nearest to the ideal
-            (`acquisition.approach`). Above 0, the nearest on linear and on logarithmic axes are also the first to have
-            the full budget.
-        extras: `finish` and `aimed` count for the methods that `unico` is compared with too, as far as they can: points
-            of the front of `mobohb` are finished, and shares of the points of `mobohb`, `hasco` and `hasco-r` aim.
-            (Those of `hasco` have the full budget anyway.)
+        aimed: share of the points proposed by the surrogate of `unico` that aim at the design nearest to the ideal
+            (`acquisition.approach`). Above 0, the nearest designs on linear and on logarithmic axes are also finished
+            first.
+        extras: `finish` and `aimed` apply to the rivals of `unico` too, where they can: points of the front of `mobohb`
+            are finished, and shares of the points of `mobohb`, `hasco` and `hasco-r` aim at the ideal. (All points of
+            `hasco` and `hasco-r` have the full budget anyway.)
         score: one of `SCORES`.
         area: a key of `halving.AREAS`.
-        population: mappings of a generation of a lane.
+        population: mappings that a lane evaluates per generation.
         objective: what a mapping search minimises, `edp` or `latency`.
-        power_cap_W: power that a design may take; None for no limit.
-        ppa: `model`: our energies and areas; `unico-fit`: power and area fitted to the paper's cloud table.
+        power_cap_W: most power of a design [W]; None for no limit.
+        ppa: `model`: energies and areas of our model; `unico-fit`: power and area fitted to the paper's cloud table.
         leakage: W per mm^2.
-        initial: random points that `hasco` begins with; at most half of all that it can afford.
-        nsga_population: of `nsga2`; at most a third of all that it can afford.
+        initial: random points of the first batch of `hasco` and `hasco-r`; at most half of the points in the budget.
+        nsga_population: population of `nsga2`; at most a third of the points in the budget.
         pool: random candidates of an acquisition.
         neighbours: candidates of an acquisition near the front.
-        training: rows of the surrogate's training set at most.
-        seed: of all randomness.
-        mapping_seed: of the mapping searches; None for `seed`. With one number several searches see the same numbers.
+        training: most rows of the surrogate's training set.
+        seed: seed of all randomness.
+        mapping_seed: seed of the mapping searches; None for `seed`. Searches with the same seed draw the same numbers.
     """
 
     method: str = "unico"
@@ -140,17 +142,17 @@ class CodesignConfig:
 
     @property
     def generations(self) -> int:
-        """Of the full budget of a mapping search."""
+        """Generations of the full budget of a mapping search."""
         return self.first << (self.rounds - 1)
 
     @property
     def finished(self) -> float:
-        """Share of the evaluations by which points of the front are finished under this method."""
+        """Share of the evaluations that this method spends on finishing points of the front."""
         return self.finish if self.rationed and self._has_extras("unico", "mobohb") else 0.0
 
     @property
     def aims(self) -> float:
-        """Share of the points that aim at the design nearest to the ideal under this method."""
+        """Share of the points of this method that aim at the design nearest to the ideal."""
         return self.aimed if self._has_extras("unico", "hasco", "hasco-r", "mobohb") else 0.0
 
     def _has_extras(self, own: str, *others: str) -> bool:
@@ -158,11 +160,11 @@ class CodesignConfig:
 
     @property
     def total_cost(self) -> int:
-        """Hardware points times generations that a search may spend."""
+        """Budget of a search [hardware points x generations]."""
         return self.iterations * self.bracket.cost
 
     def plan(self, number: int, *, rationed: bool, area_percent: int) -> Bracket:
-        """The bracket of so many points; of fewer than `lanes` with as many rounds as they can be halved for."""
+        """The bracket of `number` points; fewer than `lanes` get as many rounds as they can be halved for."""
         rounds = min(self.rounds, number.bit_length()) if rationed else 1
         first = self.generations >> (rounds - 1)
         return Bracket(lanes=number, first=first, rounds=rounds, area_percent=area_percent)
@@ -180,19 +182,19 @@ PRESETS: dict[str, dict[str, Any]] = {
     "unico": {"finish": 0.0, "aimed": 0.0, "objective": "latency", "score": "latency"},
     "same-extras": {"extras": True},
 }
-"""`ours`: the defaults. `unico`: as the paper has it, no point finished and none aimed; mapping searches minimise
-latency, and brackets compare their curves by it (Section 3.1). `same-extras`: what we add to UNICO, its rivals have."""
+"""`ours`: the defaults. `unico`: as in the paper, no point is finished or aimed; mapping searches minimise latency, and
+brackets compare latency curves (Section 3.1). `same-extras`: rivals of UNICO get what we add to it."""
 
 
 def preset_changes(preset: str, method: str) -> dict[str, Any]:
     """Settings of a preset that differ from the defaults.
 
     Args:
-        preset: of `PRESETS`.
-        method: under `unico` the method of that name picks by `mesmo`; the rivals keep their own acquisition.
+        preset: a key of `PRESETS`.
+        method: a method. With preset and method both `unico` it picks by `mesmo`; rivals keep their acquisition.
 
     Raises:
-        InputError: there is no such preset.
+        InputError: there is no such preset, or `same-extras` would change nothing of the method.
     """
     if preset not in PRESETS:
         raise InputError(f"unknown preset {preset!r}", argument="preset", remedy=f"use one of {', '.join(PRESETS)}")

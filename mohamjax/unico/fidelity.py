@@ -1,12 +1,12 @@
 """Which hardware points train the surrogate: ParEGO's scalar, the upper update limit, and the rules to compare with.
 
-A batch of hardware points is measured with mapping searches of unequal length. Those whose scalar is far from the best
-one are not worth learning from: a kernel density of the distances of what was accepted so far says what is far (its
-95 % quantile, the upper update limit UUL). Nothing is carried from batch to batch but which rows were accepted: the
-scale of the objectives moves, and every scalar is computed anew under the present one.
+A batch of hardware points is measured with mapping searches of unequal length. Points whose scalar is far from the best
+one are not worth learning from. The limit is the upper update limit (UUL): the 95 % quantile of a kernel density of the
+distances of the rows accepted so far. Batches share only the mask of accepted rows: the scale of the objectives moves,
+so every scalar is computed anew under the present scale.
 Source: UNICO, Section 3.2, Eq. 2 (rho = 0.2, alpha = 0.95), Appendices A.1 and B.1; Knowles, "ParEGO", 2006.
-Of our choosing: equal weights, the normal kernel's bandwidth, at least two rows of a batch are accepted, and a row
-better than all before is accepted however far it is.
+Our choices: equal weights; the normal kernel's bandwidth; at least two rows of a batch are accepted; a row better than
+all before is accepted at any distance.
 
 Axes: N rows of the history (padded, masked), M objectives, all minimised.
 """
@@ -32,9 +32,9 @@ class Scale:
     """Least and largest value of every objective so far, on its axis.
 
     Attributes:
-        low: `[M]` float, of the transformed objective; +inf before the first row.
-        high: `[M]` float, -inf before the first row.
-        log: `[M]` bool, objectives on a logarithmic axis.
+        low: `[M]` float, least transformed objective; +inf before the first row.
+        high: `[M]` float, largest transformed objective; -inf before the first row.
+        log: `[M]` bool, true for a logarithmic axis.
         offset: `[M]` float, added before the logarithm.
     """
 
@@ -49,12 +49,12 @@ def scale_init(
     offset: tuple[float, ...] = (0.0, 0.0, 0.0, ROBUSTNESS_OFFSET),
     dtype: str = "float32",
 ) -> Scale:
-    """Scale of no rows; by default of latency, power, area (linear) and robustness.
+    """Scale before the first row; by default of latency, power, area (linear) and robustness.
 
     Args:
-        log: for each objective whether its axis is logarithmic.
-        offset: for each objective what is added to it before the logarithm.
-        dtype: of the values.
+        log: whether the axis of each objective is logarithmic.
+        offset: added to each objective before the logarithm.
+        dtype: dtype of the values.
     """
     least = jnp.full(len(log), jnp.inf, dtype)
     return Scale(low=least, high=-least, log=jnp.array(log), offset=jnp.array(offset, dtype))
@@ -70,9 +70,9 @@ def scale_update(scale: Scale, objectives: jax.Array, feasible: jax.Array) -> Sc
     """The scale after more rows.
 
     Args:
-        scale: of the rows so far.
+        scale: scale of the rows so far.
         objectives: `[N, M]` float; positive on logarithmic axes, after the offset.
-        feasible: `[N]` bool; others are not read.
+        feasible: `[N]` bool; other rows are not read.
     """
     values = _on_axes(scale, jnp.where(feasible[:, None], objectives, 1))
     low = jnp.min(jnp.where(feasible[:, None], values, jnp.inf), axis=0, initial=jnp.inf)
@@ -84,12 +84,12 @@ def scale_update(scale: Scale, objectives: jax.Array, feasible: jax.Array) -> Sc
 
 @jax.jit
 def normalise(scale: Scale, objectives: jax.Array) -> jax.Array:
-    """Objectives between 0 (least so far) and 1 (largest so far); outside for rows that the scale has not seen.
+    """Objectives scaled from 0 (least so far) to 1 (largest so far); rows new to the scale may lie outside.
 
     An objective without span is 0 throughout.
 
     Args:
-        scale: of at least one row.
+        scale: scale of at least one row.
         objectives: `[..., M]` float.
     """
     span = scale.high - scale.low
@@ -103,7 +103,7 @@ def parego(values: jax.Array, weights: jax.Array, rho: float = 0.2) -> jax.Array
     Args:
         values: `[..., M]` float, normalised objectives.
         weights: `[M]` float that add up to 1.
-        rho: share of the sum, which lets every objective take part.
+        rho: factor of the sum, which lets every objective take part.
 
     Examples:
         >>> float(parego(jnp.array([0.2, 0.4, 0.1, 0.3]), jnp.full(4, 0.25)))
@@ -118,7 +118,7 @@ def kde_bandwidth(values: jax.Array, mask: jax.Array) -> jax.Array:
 
     Args:
         values: `[N]` float.
-        mask: `[N]` bool, which of them count.
+        mask: `[N]` bool, values that count.
     """
     n = jnp.sum(mask)
     kept = jnp.where(mask, values, 0)
@@ -133,13 +133,13 @@ def kde_quantile(values: jax.Array, mask: jax.Array, share: float = 0.95, *, ste
 
     Args:
         values: `[N]` float.
-        mask: `[N]` bool, which of them count; without any the result is +inf.
+        mask: `[N]` bool, values that count; if there are none, the result is +inf.
         share: probability below the quantile, in (0, 1).
-        steps: Static.
+        steps: Static, number of bisections.
     """
     values, mask = jnp.asarray(values), jnp.asarray(mask)
     width, n = kde_bandwidth(values, mask), jnp.sum(mask)
-    # No sample is farther than this from a quantile of its own kernel.
+    # The quantile of each sample's own kernel lies within this distance of the sample.
     reach = width * (jnp.abs(norm.ppf(share)) + 1)
     low = jnp.min(jnp.where(mask, values, jnp.inf)) - reach
     high = jnp.max(jnp.where(mask, values, -jnp.inf)) + reach
@@ -158,12 +158,12 @@ class Acceptance:
     """What a batch adds to the rows that train the surrogate.
 
     Attributes:
-        accepted: `[N]` bool, rows accepted so far, those of the batch included.
-        scalar: `[N]` float, ParEGO's scalar V of every feasible row under the present scale, +inf for others.
+        accepted: `[N]` bool, rows accepted so far, including those of the batch.
+        scalar: `[N]` float, ParEGO's scalar V of every feasible row under the present scale; +inf for others.
         best: `[]` float, least V of all rows.
-        distance: `[N]` float, V minus the best.
-        limit: `[]` float, UUL that the batch was held against: +inf for the first batch.
-        next_limit: `[]` float, UUL of the rows that are accepted now.
+        distance: `[N]` float, V minus `best`; +inf for infeasible rows.
+        limit: `[]` float, UUL applied to the batch; +inf for the first batch.
+        next_limit: `[]` float, UUL of the rows now accepted.
     """
 
     accepted: jax.Array
@@ -185,20 +185,20 @@ def accept(
     *,
     rule: str = "uul",
 ) -> Acceptance:
-    """Which rows of a batch join those that train the surrogate.
+    """Decides which rows of a batch join those that train the surrogate; infeasible rows never do.
 
-    'uul': the first batch as a whole; later the rows whose V is at most UUL above the best before the batch, and the
-    two best ones where fewer are; UUL is the 95 % quantile of the distances of the rows accepted before. 'pareto':
-    rows that no other row of the batch dominates. 'champion': the least V among the rows of full budget. Only feasible
-    rows ever.
+    'uul': the whole first batch; later the rows whose V is at most UUL above the best V before the batch, or the two
+    best rows where fewer than two are. UUL is the 95 % quantile of the distances of the rows accepted before.
+    'pareto': rows that no other row of the batch dominates. 'champion': the row of least V among those of the batch
+    with the full budget.
 
     Args:
         values: `[N, M]` float, whole history, normalised under the present scale.
-        feasible: `[N]` bool; false for padding. Other rows are not read.
+        feasible: `[N]` bool; false for padding. Infeasible rows are not read.
         accepted: `[N]` bool, rows accepted before.
         batch: `[N]` bool, rows to decide on, none of them accepted before.
         full: `[N]` bool, rows whose search had the full budget.
-        weights: `[M]` float, of `parego`: the same for every call.
+        weights: `[M]` float, weights of `parego`, the same for every call.
         rule: Static, one of `RULES`.
 
     Raises:
@@ -239,20 +239,20 @@ def training_rows(
     """Rows of a training set of limited size: the front, then the newest, then those nearest to the best.
 
     Args:
-        accepted: `[N]` bool, rows to choose among, in the order they were measured.
-        distance: `[N]` float, of `Acceptance`.
-        front: `[N]` bool, rows that no row dominates. Where they alone are too many, the nearest of them are taken.
+        accepted: `[N]` bool, rows to choose among, in the order in which they were measured.
+        distance: `[N]` float, distance to the best; smaller is nearer.
+        front: `[N]` bool, non-dominated rows. If they alone are too many, the nearest of them are taken.
         size: Static, rows of the result.
         newest: Static, how many of the last accepted rows are taken.
 
     Returns:
-        `[size]` int32 row indices, ascending, and `[size]` bool mask; indices under the mask are 0.
+        `[size]` int32 row indices, ascending, and `[size]` bool mask; indices are 0 where the mask is false.
     """
     n = accepted.shape[0]
     row = jnp.arange(n, dtype=jnp.int32)
     after = jnp.cumsum(accepted[::-1])[::-1]  # accepted rows from here on
     grade = jnp.where(front, 0, jnp.where(after <= newest, 1, 2))
-    # Among the newest the order is that of time, so that the latest is the last to give way.
+    # The newest rows are ordered by time, latest first, so that the latest is the last to be left out.
     second = jnp.where(grade == 1, -row.astype(distance.dtype), distance)
     order = lax.sort((jnp.where(accepted, grade, 3), second, row), num_keys=3)[-1]
     chosen = jnp.zeros(n, bool).at[order[:size]].set(True) & accepted

@@ -1,17 +1,17 @@
-"""Gaussian processes, one per objective: the surrogate of hardware points that have been measured.
+"""Gaussian processes, one per objective: the surrogate of the hardware points measured so far.
 
-ARD Matern-5/2 kernels, a constant mean and noise, over features in [0, 1]; targets are standardised inside, and every
-public function takes and returns the caller's units unless it says otherwise. Training sets are padded to few sizes
-(`bucket`), so that a growing history compiles a handful of programs; a masked row has a one on the diagonal of the
-covariance, zeros beside it, and no influence. All objectives and restarts of a fit are one batched program.
+The processes have ARD Matern-5/2 kernels, a constant mean and noise, over features in [0, 1]. Targets are standardised
+internally; every public function takes and returns the caller's units unless it says otherwise. Training sets are
+padded to few sizes (`bucket`), so that a growing history compiles a handful of programs. A masked row has 1 on the
+diagonal of the covariance and 0 elsewhere, and no influence. A fit of all objectives and restarts is one program.
 
 Priors: log lengthscale ~ N(sqrt(2) + log(D) / 2, variance 3) (Hvarfner et al., "Vanilla Bayesian optimization performs
 great in high dimensions", 2024), log amplitude ~ N(0, 1), log noise ~ N(-3, 1), mean ~ N(0, 1), in standardised units.
 
-Own code rather than a library: tinygp 0.3 would take the padding through a kernel and a diagonal of ours and leaves the
-fit to its user, so that only a factorisation and two solves were its own; GPJax 1.0 has one noise for all rows and no
-mask, hence a program for every size of the history, and needs JAX below 0.11 and numpyro. Neither knows the gradient
-by one factorisation.
+Why no library: tinygp 0.3 could take the padding through a kernel and a diagonal of ours, but leaves the fit to its
+user, so that it would contribute only a factorisation and two solves. GPJax 1.0 has one noise for all rows and no mask,
+hence a program for every size of the history, and needs JAX below 0.11 and numpyro. Neither computes the gradient from
+a single factorisation.
 
 Axes: N rows of the training set (padded), D features, M objectives, C points to predict, S samples.
 """
@@ -42,12 +42,12 @@ _PRIOR_NOISE = -3.0
 
 @record
 class Hyper:
-    """Hyper-parameters of one process (of a batch with axes in front), in standardised units.
+    """Hyper-parameters of one process (of a batch of processes with leading axes), in standardised units.
 
     Attributes:
-        log_lengthscale: `[..., D]` float, of features.
-        log_amplitude: `[...]` float, of the standard deviation of the function.
-        log_noise: `[...]` float, of the standard deviation of a measurement.
+        log_lengthscale: `[..., D]` float, one per feature.
+        log_amplitude: `[...]` float, logarithm of the standard deviation of the function.
+        log_noise: `[...]` float, logarithm of the standard deviation of a measurement.
         mean: `[...]` float.
     """
 
@@ -59,12 +59,12 @@ class Hyper:
 
 @record
 class TrainingSet:
-    """What a surrogate learns from.
+    """Training data of a surrogate.
 
     Attributes:
-        x: `[N, D]` float, features in [0, 1]; not read under the mask.
-        y: `[N, M]` float, targets, on logarithmic axes where the objective is positive; not read under the mask.
-        mask: `[N]` bool, rows that are there.
+        x: `[N, D]` float, features in [0, 1]; not read where masked.
+        y: `[N, M]` float, targets: logarithms of positive objectives; not read where masked.
+        mask: `[N]` bool, false for padding ("masked").
     """
 
     x: jax.Array | np.ndarray
@@ -72,7 +72,7 @@ class TrainingSet:
     mask: jax.Array | np.ndarray
 
     def standard(self) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-        """Features, targets `[M, N]` in standardised units (both 0 under the mask), and offset and scale of targets."""
+        """Features, targets `[M, N]` in standardised units (both 0 where masked), and offset and scale of targets."""
         there = self.mask[:, None]
         offset, scale = _moments(self.y, self.mask)
         return jnp.where(there, self.x, 0), jnp.where(there, (self.y - offset) / scale, 0).T, offset, scale
@@ -83,13 +83,13 @@ class Surrogate:
     """Processes of all objectives given a training set.
 
     Attributes:
-        hyper: with a leading axis M.
+        hyper: hyper-parameters, leading axis M.
         x: `[N, D]` float, features.
-        mask: `[N]` bool, rows that are there.
+        mask: `[N]` bool, false for padding.
         offset: `[M]` float, mean of the targets.
-        scale: `[M]` float, their standard deviation; 1 where they do not vary.
+        scale: `[M]` float, standard deviation of the targets; 1 where they do not vary.
         factor: `[M, N, N]` float, lower Cholesky factor of the covariance.
-        weights: `[M, N]` float, covariance^-1 (standardised targets - mean); 0 under the mask.
+        weights: `[M, N]` float, covariance^-1 (standardised targets - mean); 0 where masked.
     """
 
     hyper: Hyper
@@ -102,10 +102,10 @@ class Surrogate:
 
 
 def bucket(rows: int) -> int:
-    """Padded size of a training set.
+    """Padded size of a training set of so many rows: the least of `BUCKETS` that holds them.
 
     Raises:
-        ValueError: If it is larger than the largest of `BUCKETS`.
+        ValueError: There are more rows than the largest of `BUCKETS`.
     """
     for size in BUCKETS:
         if rows <= size:
@@ -118,7 +118,7 @@ def matern52(square: jax.Array) -> jax.Array:
     """Matern-5/2 correlation of squared scaled distances; its derivative is finite at 0.
 
     Args:
-        square: floats, at least 0.
+        square: squared distances, at least 0.
     """
     r = jnp.sqrt(5 * square)
     return (1 + r + r * r / 3) * jnp.exp(-r)
@@ -135,14 +135,14 @@ def kernel(hyper: Hyper, a: jax.Array, b: jax.Array) -> jax.Array:
     """Covariance of a function's values between two sets of points, in standardised units.
 
     Args:
-        hyper: of one process.
+        hyper: hyper-parameters of one process.
         a: `[A, D]` float.
         b: `[B, D]` float.
 
     Returns:
         `[A, B]` float.
     """
-    # Differences, not products of features: in float32 those lose more than the nugget.
+    # Distances come from differences: expanded into products of features, float32 would lose more than the nugget.
     rate = jnp.exp(-hyper.log_lengthscale)
     a, b = a * rate, b * rate
     square = sum((a[:, None, d] - b[None, :, d]) ** 2 for d in range(a.shape[1]))
@@ -179,8 +179,8 @@ def _residual(hyper: Hyper, target: jax.Array, mask: jax.Array) -> jax.Array:
 def loss(hyper: Hyper, x: jax.Array, mask: jax.Array, target: jax.Array) -> tuple[jax.Array, Hyper]:
     """Negative log posterior of the hyper-parameters, up to a constant, and its gradient.
 
-    The derivative of the likelihood by the covariance is (K^-1 - a a^T) / 2 with a = K^-1 (target - mean): one
-    factorisation serves value and gradient, and only the entries of K are differentiated by reverse mode.
+    The derivative of the negative log likelihood by the covariance K is (K^-1 - a a^T) / 2 with a = K^-1 (target -
+    mean). So one factorisation serves value and gradient, and reverse mode differentiates only the entries of K.
     """
     factor = jnp.linalg.cholesky(covariance_of(hyper, x, mask))
     inverse = cho_solve((factor, True), jnp.eye(x.shape[0], dtype=x.dtype))
@@ -197,7 +197,7 @@ def loss(hyper: Hyper, x: jax.Array, mask: jax.Array, target: jax.Array) -> tupl
 
 
 def _moments(y: jax.Array | np.ndarray, mask: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
-    """Offset and scale `[M]` of the targets that are there."""
+    """Offset and scale `[M]` of the targets that are not masked."""
     n = jnp.maximum(jnp.sum(mask), 1)
     kept = jnp.where(mask[:, None], y, 0)
     offset = jnp.sum(kept, axis=0) / n
@@ -211,7 +211,7 @@ def condition(training: TrainingSet, hyper: Hyper) -> Surrogate:
 
     Args:
         training: the training set.
-        hyper: with a leading axis M.
+        hyper: hyper-parameters, leading axis M.
     """
     x, target, offset, scale = training.standard()
     mask = jnp.asarray(training.mask)
@@ -236,15 +236,15 @@ def fit(
 ) -> Surrogate:
     """Processes with the most probable hyper-parameters that Adam finds.
 
-    Jitted; N, M, D, the numbers and whether there is a start are static. The first restart begins at lengthscales of
-    0.5, the others at random about it, and each keeps the best of its way.
+    Jitted; recompiles per N, M, D, `steps`, `restarts` and the presence of `start`. The first restart begins at
+    lengthscales of 0.5, the others at random around it; each keeps the best hyper-parameters on its way.
 
     Args:
         key: Typed PRNG key; it is consumed.
         training: the training set.
-        start: with a leading axis M: begin there alone (`Surrogate.hyper` of the fit before; 20 steps will do).
-        steps: Static, of Adam under a cosine schedule.
-        restarts: Static, without a start.
+        start: the only starting point, leading axis M (`Surrogate.hyper` of the previous fit; 20 steps suffice).
+        steps: Static, steps of Adam under a cosine schedule.
+        restarts: Static, number of starting points if `start` is None.
         rate: first learning rate. With 0.08, 60 steps end several nats short of the optimum.
     """
     x, target, _, _ = training.standard()
@@ -273,7 +273,7 @@ def fit(
             at, moments, best, best_at = state
             value, gradient = loss(at, x, mask, t)
             gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0), gradient)
-            better = value < best  # false for NaN: a covariance that could not be factored is never kept
+            better = value < best  # false for NaN: hyper-parameters whose covariance has no factor are never kept
             best_at = jax.tree.map(lambda new, old: jnp.where(better, new, old), at, best_at)
             updates, moments = optimiser.update(gradient, moments)
             return (jax.tree.map(jnp.add, at, updates), moments, jnp.where(better, value, best), best_at), None
@@ -294,15 +294,15 @@ def standardise(surrogate: Surrogate, y: npt.ArrayLike) -> jax.Array:
 
 
 def latent(surrogate: Surrogate, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Posterior of the functions in standardised units, and what updates of it need.
+    """Posterior of the functions in standardised units, and the matrix that updates of it need.
 
     Args:
-        surrogate: of M objectives.
+        surrogate: surrogate of M objectives.
         x: `[C, D]` float.
 
     Returns:
         Mean `[M, C]`, variance `[M, C]`, and `[M, N, C]`, the factor's inverse times the covariance of training set
-        and points: its columns' products are what the training set explains of the points' covariance.
+        and points: products of its columns are the part of the points' covariance that the training set explains.
     """
 
     def one(hyper: Hyper, factor: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -319,11 +319,11 @@ def predict(surrogate: Surrogate, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Posterior mean and variance of the objectives, without the noise of a measurement.
 
     Args:
-        surrogate: of M objectives.
+        surrogate: surrogate of M objectives.
         x: `[C, D]` float.
 
     Returns:
-        Two `[C, M]` floats, in the units of the targets and their square.
+        Two `[C, M]` floats, in the units of the targets and in their squares.
     """
     mean, variance, _ = latent(surrogate, x)
     return mean.T * surrogate.scale + surrogate.offset, variance.T * surrogate.scale**2
@@ -331,13 +331,13 @@ def predict(surrogate: Surrogate, x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @functools.partial(jax.jit, static_argnames="objective")
 def probability_below(surrogate: Surrogate, x: jax.Array, limit: jax.Array | float, *, objective: int) -> jax.Array:
-    """Probability that an objective is at most a limit: feasibility under a cap, or of a label.
+    """Probability that an objective is at most a limit, for feasibility under a cap.
 
     Args:
-        surrogate: of M objectives.
+        surrogate: surrogate of M objectives.
         x: `[C, D]` float.
-        limit: `[]` float, in the units of the targets (a logarithm where they are one).
-        objective: Static, its column.
+        limit: `[]` float, in the units of the targets (a logarithm if they are logarithms).
+        objective: Static, column of the objective.
 
     Returns:
         `[C]` float in [0, 1].
@@ -350,13 +350,13 @@ def probability_below(surrogate: Surrogate, x: jax.Array, limit: jax.Array | flo
 def _spectrum(count: int, features: int) -> tuple[np.ndarray, np.ndarray]:
     """Lengths `[count]` of frequencies and their shares of the spectrum of Matern-5/2, a multivariate t of 5 degrees.
 
-    Long frequencies are rare, but what a training set leaves open is mostly theirs: drawn by their probability, 256 of
-    them miss the posterior's standard deviation by 10 to 30 %. A quarter of the lengths here stands for the shorter
-    half of the spectrum in equal shares, the others for the longer half in geometric shares: 5 %. (Means over points
-    of the root mean square of the log ratio; 50 and 200 rows, 3 and 6 features.)
+    Long frequencies are rare, but most of the variance that a training set leaves open is theirs: 256 frequencies drawn
+    by probability miss the posterior's standard deviation by 10 to 30 %. Here a quarter of the lengths stands for the
+    shorter half of the spectrum in equal shares, the rest for the longer half in geometric shares: the error is 5 %.
+    (Means over points of the root mean square of the log ratio; 50 and 200 rows, 3 and 6 features.)
 
     Args:
-        count: at least 4.
+        count: number of frequencies, at least 4.
         features: D; the squared length over D follows an F distribution of (D, 5) degrees of freedom.
     """
     if count < 4:
@@ -364,7 +364,7 @@ def _spectrum(count: int, features: int) -> tuple[np.ndarray, np.ndarray]:
     long = 3 * count // 4
     edges = np.concatenate([np.linspace(1, 0.5, count - long + 1)[:-1], np.geomspace(0.5, 1e-4, long), [0.0]])
     upper, lower = edges[:-1], edges[1:]
-    # The last, open stratum stands at a thirtieth of its share.
+    # The last stratum is unbounded; its length is the one exceeded with a thirtieth of its probability.
     middle = np.where(lower < upper / 2, np.sqrt(upper * np.maximum(lower, upper / 1000)), (upper + lower) / 2)
     return np.sqrt(features * f_distribution.isf(middle, features, 5)), upper - lower
 
@@ -373,18 +373,18 @@ def _spectrum(count: int, features: int) -> tuple[np.ndarray, np.ndarray]:
 def posterior_samples(
     key: jax.Array, surrogate: Surrogate, x: jax.Array, *, samples: int, features: int = 512
 ) -> jax.Array:
-    """Functions drawn from the posterior, at points, in standardised units.
+    """Values at given points of functions drawn from the posterior, in standardised units.
 
-    Pathwise conditioning: a draw from the prior by random Fourier features, moved by the exact update of the training
-    set (Wilson et al., "Efficiently sampling functions from Gaussian process posteriors", 2020, Eq. 8). Linear in C,
-    unlike a draw from the joint law. The frequencies are stratified by length, see `_spectrum`.
+    Pathwise conditioning: random Fourier features draw from the prior, and the exact update of the training set
+    corrects the draw (Wilson et al., "Efficiently sampling functions from Gaussian process posteriors", 2020, Eq. 8).
+    The cost is linear in C, unlike that of a joint draw. The frequencies are stratified by length, see `_spectrum`.
 
     Args:
         key: Typed PRNG key; it is consumed.
-        surrogate: of M objectives.
+        surrogate: surrogate of M objectives.
         x: `[C, D]` float.
         samples: Static, S.
-        features: Static, of the prior's draw, an even number of at least 8; the draws share their frequencies.
+        features: Static, Fourier features of the prior, even and at least 8; all draws share their frequencies.
 
     Returns:
         `[S, C, M]` float.

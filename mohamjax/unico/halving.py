@@ -1,12 +1,12 @@
 """Modified successive halving: which hardware points keep their mapping search, and what a bracket of rounds costs.
 
 A bracket starts with `lanes` hardware points. Every round runs all that are alive up to a cumulative budget of
-generations, which doubles from round to round, and half of them go on. Most of the seats go to the least terminal
-value, a few (`area_percent` of those alive) to the largest area under the curve of the search, so that a search that
-still falls steeply has a second chance. Without such seats it is plain successive halving.
+generations, which doubles from round to round; half of them survive. Most survivors are those of least terminal value;
+a few (`area_percent` of those alive) are those of the largest area under the curve of the search, so that a search that
+still falls steeply has a second chance. Without the latter it is plain successive halving.
 Source: UNICO, Section 3.1, Eq. 1 (k = floor(0.5 n) survivors, p = floor(0.15 n) of them by area); successive halving:
-Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", 2016. Of our choosing:
-n counts those alive in the round; the seats by terminal value are given first; the area is taken of the logarithm.
+Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", 2016. Our choices: n
+counts those alive in the round; survivors by terminal value are chosen first; the area is that of the logarithm.
 
 Axes: H lanes (hardware points of a round, padded to a power of two), T generations.
 """
@@ -22,7 +22,7 @@ from jax import lax
 
 
 def seats(alive: int, area_percent: int = 15) -> tuple[int, int]:
-    """Survivors k of a round, and how many of them, p, are chosen by area.
+    """Number k of survivors of a round, and the number p of them that are chosen by area.
 
     Args:
         alive: hardware points alive in the round, at least 2.
@@ -47,12 +47,12 @@ class Round:
     """One round of a bracket.
 
     Attributes:
-        alive: hardware points that run in it.
-        lanes: lanes of its program, the power of two that holds them.
-        budget: generations that each has had at its end, since the beginning of the bracket.
+        alive: hardware points that run in the round.
+        lanes: `alive`, rounded up to a power of two.
+        budget: generations of each point since the beginning of the bracket, at the end of the round.
         generations: generations of this round alone.
-        survivors: how many go on after it; all of those alive in the last round, which does not choose.
-        by_area: how many of those are chosen by area.
+        survivors: number of points that go on; the last round does not choose and keeps all.
+        by_area: number of survivors chosen by area.
     """
 
     alive: int
@@ -68,13 +68,13 @@ class Bracket:
     """Plan of a bracket of successive halving; costs are counted in hardware points x generations.
 
     Attributes:
-        lanes: hardware points at its beginning.
+        lanes: hardware points at the beginning.
         first: generations of the first round; the cumulative budget doubles from round to round.
-        rounds: how many; the last one runs and chooses nothing.
+        rounds: number of rounds; the last one chooses no survivors.
         area_percent: share of those alive that the area chooses [%], see `seats`.
 
     Raises:
-        ValueError: If a number is out of range, or the rounds are more than the hardware points can be halved for.
+        ValueError: If a number is out of range, or there are more rounds than the points can be halved for.
 
     Examples:
         >>> Bracket(lanes=32, first=4, rounds=5).cost, Bracket(lanes=32, first=4, rounds=5).full_cost
@@ -108,7 +108,7 @@ class Bracket:
 
     @property
     def full_budget(self) -> int:
-        """Generations of a hardware point that lives through all rounds."""
+        """Generations of a hardware point that survives all rounds."""
         return self.first << (self.rounds - 1)
 
     @property
@@ -118,22 +118,22 @@ class Bracket:
 
     @property
     def full_cost(self) -> int:
-        """The same if every hardware point had the full budget."""
+        """Hardware points x generations if every point had the full budget."""
         return self.lanes * self.full_budget
 
     def time(self, workers: int) -> int:
-        """Generations, one after the other, that the bracket takes with so many searches at a time.
+        """Modelled time of the bracket [sequential generations]; each round waits for the one before.
 
         Args:
-            workers: at least 1. Rounds wait for one another.
+            workers: searches that run at a time, at least 1.
         """
         return sum(-(-step.alive // workers) * step.generations for step in self.plan)
 
 
 def _log_curves(curves: jax.Array, count: jax.Array, alive: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Logarithms [H, T], which of the entries count [H, T], and the terminal logarithms [H, 1]."""
+    """Logarithms `[H, T]`, the mask `[H, T]` of entries that count, and the terminal logarithms `[H, 1]`."""
     used = alive[:, None] & (jnp.arange(curves.shape[1]) < count)
-    # Generations that found nothing valid stand at the worst of the batch, scores of 0 (the ideal) at the best above 0.
+    # Generations without a valid mapping count as the worst of the batch, scores of 0 (the ideal) as the least above 0.
     finite = used & jnp.isfinite(curves)
     worst = jnp.max(jnp.where(finite, curves, 0), initial=0)
     least = jnp.min(jnp.where(finite & (curves > 0), curves, jnp.inf), initial=jnp.inf)
@@ -146,13 +146,13 @@ def _log_curves(curves: jax.Array, count: jax.Array, alive: jax.Array) -> tuple[
 def area_above_terminal(curves: jax.Array, count: jax.Array, alive: jax.Array) -> jax.Array:
     """Mean height of the logarithm of a curve over its terminal value: mean over t of z_t - z_end, z = log(score).
 
-    A curve that fell late has a large area; it does not change with the unit of the score.
+    A curve that fell late has a large area. The area does not depend on the unit of the score.
 
     Args:
-        curves: `[H, T]` float, incumbent score after each generation, non-increasing, at least 0; inf or NaN where
-            nothing valid was found yet. Those count as the largest finite score among the lanes alive.
+        curves: `[H, T]` float, best score after each generation, non-increasing, at least 0; inf or NaN where no valid
+            mapping was found yet, which count as the largest finite score among the lanes alive.
         count: `[]` integer, generations done, at most T; later entries are not read.
-        alive: `[H]` bool; others get 0 and are not read.
+        alive: `[H]` bool; other lanes are not read and get 0.
 
     Returns:
         `[H]`, dtype of the curves.
@@ -178,21 +178,21 @@ AREAS = {"above_terminal": area_above_terminal, "improvement": area_of_improveme
 def keep(terminal: jax.Array, area: jax.Array, alive: jax.Array, *, survivors: int, by_area: int) -> jax.Array:
     """Lanes that go on: the least terminal values first, then the largest areas among the rest.
 
-    Ties go to the lowest lane. Lanes without a valid mapping (terminal value inf or NaN) come after all others in
-    both orders, dead lanes after those, by lane; they are only taken where there are not enough others.
+    Ties go to the lowest lane. In both orders lanes without a valid mapping (terminal value inf or NaN) come after all
+    others, and dead lanes come last, by lane number; both are taken only if there are not enough others.
 
     Args:
         terminal: `[H]` float, score at the end of the round, minimised.
         area: `[H]` float, see `AREAS`, maximised.
-        alive: `[H]` bool, false for padding.
+        alive: `[H]` bool, false for lanes stopped before and for padding.
         survivors: Static, k of `seats`.
         by_area: Static, p of `seats`, at most k.
 
     Returns:
-        `[survivors]` int32, without repetition: first the lanes by terminal value, best first, then those by area.
+        `[survivors]` int32, distinct lanes: first those by terminal value, best first, then those by area.
 
     Raises:
-        ValueError: If the numbers do not fit.
+        ValueError: Not 0 <= `by_area` <= `survivors` <= H.
     """
     lanes = terminal.shape[0]
     if not 0 <= by_area <= survivors <= lanes:
@@ -208,7 +208,7 @@ def keep(terminal: jax.Array, area: jax.Array, alive: jax.Array, *, survivors: i
 
 
 def pad_lanes(index: jax.Array, lanes: int) -> tuple[jax.Array, jax.Array]:
-    """Rows to gather for a round of more lanes than hardware points: copies of the first fill it up.
+    """Rows to gather for a round of more lanes than hardware points; copies of the first row fill it up.
 
     Args:
         index: `[k]` integers, at least one.

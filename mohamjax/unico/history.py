@@ -17,7 +17,7 @@ from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace
 
 OBJECTIVES = ("latency_s", "power_W", "area_mm2")
-"""What fronts of hardware are made of."""
+"""Objectives of hardware fronts."""
 
 _COLUMNS = {
     "index": np.int64,
@@ -36,15 +36,15 @@ _COLUMNS = {
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """Rows in the order that they were measured.
+    """Rows in the order in which they were measured.
 
     Attributes:
-        columns: by name, `[n]`: `index` of the point, `batch` it came in, `latency_s`, `energy_J` (without leakage),
-            `power_W`, `area_mm2`, `robustness` and `delta` (NaN without samples), `samples`, `generations`, and whether
-            the row trains the surrogate, `accepted`.
+        columns: by name, `[n]`: `index` of the point, its `batch`, `latency_s`, `energy_J` (without leakage),
+            `power_W`, `area_mm2`, `robustness` and `delta` (NaN without samples), `samples`, `generations`, and
+            `accepted`, whether the row trains the surrogate.
         predicted: `[n, 2, 3]` float64, mean and standard deviation of the logarithms of `OBJECTIVES` that the surrogate
-            had for the point before it was measured; NaN where there was none.
-        curves: `[n, 2, B]` float64, latency [s] and power [W] after each generation; inf beyond.
+            predicted before the point was measured; NaN where there was no surrogate.
+        curves: `[n, 2, B]` float64, latency [s] and power [W] after each generation; inf beyond the last one.
         genes: mappings of the layers, leading axes `[n, U]`.
     """
 
@@ -63,12 +63,12 @@ class History:
 
     @classmethod
     def empty(cls, rows: int, generations: int, genes: MappingGenes) -> History:
-        """Zeros in the shapes of so many rows.
+        """A history of `rows` rows of zeros.
 
         Args:
             rows: n.
             generations: B.
-            genes: of one row or more, for shapes and dtypes, leading axis of rows.
+            genes: at least one row of genes, leading axis of rows; only shapes and dtypes are used.
         """
         return cls(
             columns={name: np.zeros(rows, dtype) for name, dtype in _COLUMNS.items()},
@@ -80,7 +80,7 @@ class History:
     def append(
         self, found: Measured, curves: tuple[np.ndarray, np.ndarray], predicted: np.ndarray, batch: int
     ) -> History:
-        """The rows with a batch of new ones, none of them accepted yet."""
+        """The history with a batch of new rows, none of them accepted yet."""
         number = len(found.index)
         own = {"batch": np.full(number, batch), "accepted": np.zeros(number, bool)}
         new = own | {name: getattr(found, name) for name in _COLUMNS if name not in own}
@@ -96,13 +96,13 @@ class History:
 
     @property
     def first(self) -> np.ndarray:
-        """`[n]` bool, rows that are the first of their point; the others are points that were finished later."""
+        """`[n]` bool, true for the first row of each point; later rows are of points that were finished."""
         out = np.zeros(len(self), bool)
         out[np.unique(self.columns["index"], return_index=True)[1]] = True
         return out
 
     def renewed(self, batch: int) -> History:
-        """The rows of a batch of finished points in the place of their first ones for the surrogate."""
+        """The history in which the rows of a batch of finished points replace their earlier rows for the surrogate."""
         index, accepted = self.columns["index"], self.columns["accepted"].copy()
         for i in np.flatnonzero(self.columns["batch"] == batch):
             earlier = np.flatnonzero(index[:i] == index[i])
@@ -111,10 +111,10 @@ class History:
         return self.accept(accepted)
 
     def expected(self) -> np.ndarray:
-        """`[n, 3]` float64, `OBJECTIVES` as far as the full budget would have brought stopped points.
+        """`[n, 3]` float64, `OBJECTIVES` that stopped points would be expected to reach with the full budget.
 
-        Latency and power of a point that was stopped after b generations, times the geometric mean of what those of
-        full budget had at the end over what they had after b generations.
+        Latency and power of a point stopped after b generations are multiplied by the geometric mean, over the points
+        of full budget, of their value at the end over their value after b generations.
         """
         generations, values = self.columns["generations"], self.objectives
         full = np.flatnonzero(generations == self.curves.shape[2])
@@ -127,7 +127,7 @@ class History:
         return values
 
     def accept(self, accepted: np.ndarray) -> History:
-        """The rows with another `accepted`."""
+        """The history with another column `accepted`."""
         return dataclasses.replace(self, columns={**self.columns, "accepted": np.asarray(accepted, bool)})
 
     @property
@@ -141,23 +141,23 @@ class History:
         return np.asarray(np.isfinite(self.objectives).all(axis=1))
 
     def within(self, cap: float | None) -> np.ndarray:
-        """`[n]` bool, valid rows that keep the limit on power."""
+        """`[n]` bool, valid rows within the limit on power [W]."""
         return self.valid & (self.columns["power_W"] <= (np.inf if cap is None else cap))
 
     def front(self, cap: float | None) -> np.ndarray:
-        """Rows of the archive: those within the limit that no other dominates, by rising latency."""
+        """Indices of the non-dominated rows within the limit on power [W], by rising latency."""
         rows = np.flatnonzero(self.within(cap))
         return rows[emo.distinct_front(self.objectives[rows])]
 
     def costs(self) -> np.ndarray:
-        """`[n]` int64, generations of single hardware points spent up to the end of the batch of each row."""
+        """`[n]` int64, generations, summed over hardware points, spent up to the end of each row's batch."""
         batch, own = self.columns["batch"], self.columns["generations"]
         ends = np.cumsum(np.bincount(batch, weights=own, minlength=int(batch.max(initial=-1)) + 1))
         return ends[batch].astype(np.int64)
 
 
 def worth_finishing(history: History, cap: float | None, *, aimed: bool) -> list[int]:
-    """Rows of the front, those first whose loss would cost most hypervolume (logarithmic min-max axes, up to 1.1).
+    """Rows of the front by the hypervolume that each adds, largest first (logarithmic min-max axes, up to 1.1).
 
     Args:
         history: rows so far.
@@ -175,10 +175,10 @@ def worth_finishing(history: History, cap: float | None, *, aimed: bool) -> list
 
 
 def unico_fit(space: HardwareSpace, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Power [W] and area [mm^2] of points by digits, as fitted to the 18 configurations of UNICO's cloud table.
+    """Power [W] and area [mm^2] of points `[N, A]` of digits, from a fit to 18 configurations of UNICO's cloud table.
 
-    Non-negative relative least squares; the median error is 1.6 % in power and 3.5 % in area. Power hardly depends on
-    the mapping there, so that R is its latency part alone.
+    The fit is by non-negative relative least squares; the median error is 1.6 % in power and 3.5 % in area. Power
+    hardly depends on the mapping there, so R has only its latency part.
 
     Raises:
         ValueError: the space has no axes of these names.

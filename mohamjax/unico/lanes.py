@@ -1,10 +1,10 @@
 """Mapping search for many hardware points at once, resumable: a lane is one unique layer on one hardware point.
 
-Lanes run on the mapper's own operators and cost model; a lane is an NSGA-II of one objective (`emo.NSGA2`). Its random
-numbers derive from the key of the search, its hardware point and its layer alone, and a generation from how many
-generations the lane has had: what a lane finds depends neither on who else is searched nor on where the search paused.
+Lanes use the mapper's operators and cost model; a lane is an NSGA-II of one objective (`emo.NSGA2`). Its random numbers
+depend only on the key of the search, the hardware point, the layer and the number of the generation. So the result of a
+lane depends neither on the other points searched nor on where the search paused.
 
-Axes: H hardware points, U unique layers (padded, repeat count 0), P population, A axes of the hardware space, B
+Axes: H hardware points, U unique layers (padded with repeat count 0), P population, A axes of the hardware space, B
 generations of the full budget, K rows of the tail that robustness is taken from.
 """
 
@@ -33,7 +33,7 @@ from mohamjax.unico.space import HardwareSpace, SpaceArrays, machine_of
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 LEAKAGE_W_PER_MM2 = 0.01
-"""Default leakage: 10 mW/mm^2, the order of a 45 nm low-power process; a choice of ours."""
+"""Default leakage: 10 mW/mm^2, our choice, of the order of a 45 nm low-power process."""
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ _LAYER_STEP = 8  # layers come in multiples of this, so that networks share prog
 _PRIME_STEP = 32
 
 OBJECTIVES = {"edp": 1.0, "latency": 2.0**-10}
-"""What a mapping search minimises: log latency + weight * log energy; with `latency` energy decides between equals."""
+"""Weights w of the merit, log latency + w log energy, minimised; with `latency` energy decides between equals."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +50,10 @@ class LaneConfig:
 
     Attributes:
         population: P, survivors of a lane, and mappings that it evaluates in a generation.
-        generations: B, of the full budget.
+        generations: B, generations of the full budget.
         objective: a key of `OBJECTIVES`.
-        max_children: room for counting wires, see `Counting`; -1 where wires cost nothing.
-        tail_percent: share of the samples that robustness looks at [%].
+        max_children: `Counting.max_children`, for wires; -1 where wires cost no energy.
+        tail_percent: share of the samples that form the tail of robustness [%].
     """
 
     population: int = 16
@@ -65,13 +65,13 @@ class LaneConfig:
 
 @record
 class Networks:
-    """What all lanes share, as data.
+    """Data shared by all lanes.
 
     Attributes:
         repeat: `[U]` float, layers of the networks that each unique layer stands for; 0 in padding.
         rates: probabilities of the mapper's operators.
-        bandwidth: `[]` float, bytes per cycle between a chip that stands alone in its package and its memory.
-        hop_energy: `[]` float, pJ per byte on that way.
+        bandwidth: `[]` float, bytes per cycle between the only chip of a package and its memory.
+        hop_energy: `[]` float, pJ per byte between this chip and its memory.
     """
 
     repeat: jax.Array
@@ -82,16 +82,16 @@ class Networks:
 
 @record
 class LaneProblem:
-    """What hardware points are prepared from, as data.
+    """Data that hardware points are prepared from.
 
     Attributes:
-        spaces: map spaces at the largest sizes, leading axes `[R, U]`: R distinct sets of dataflow rules.
-        rules: `[V]` int32, the set of each variant.
+        spaces: map spaces at the largest sizes, leading axes `[R, U]` for R distinct sets of dataflow rules.
+        rules: `[V]` int32, the set of rules of each variant.
         hardware: the hardware space.
         technology: energy and area tables.
         tile_area: `[]` float, um^2 that the package adds.
         leakage: `[]` float, W per mm^2.
-        networks: what all lanes share.
+        networks: data shared by all lanes.
     """
 
     spaces: MapSpace
@@ -105,13 +105,13 @@ class LaneProblem:
 
 @record
 class Points:
-    """H hardware points as the lanes read them; every leaf has the leading axis H.
+    """H hardware points as input of the lanes; every leaf has the leading axis H.
 
     Attributes:
         key: `[H, U, 2]` uint32, data of the lanes' keys.
         spaces: map spaces of the lanes, `[H, U]`.
         machine: the machines, `[H]`.
-        area: `[H]` float, mm^2, with what the package adds.
+        area: `[H]` float, mm^2, including the area that the package adds.
         leakage: `[H]` float, W.
     """
 
@@ -139,20 +139,21 @@ class Incumbents:
 
 @record
 class LaneState:
-    """All that the mapping search of H hardware points carries on; every leaf has the leading axis H.
+    """State of the mapping search of H hardware points; every leaf has the leading axis H.
 
     Attributes:
         generation: `[H]` int32, generations done, the same for all.
         genes: survivors, leading axes `[H, U, P]`.
-        merits: `[H, U, P]` float, what a lane minimises.
+        merits: `[H, U, P]` float, merits of the survivors, which a lane minimises (see `OBJECTIVES`).
         rank: `[H, U, P]` int32, ranks of the survivors (`emo.NSGA2State`).
-        crowding: `[H, U, P]` float, their crowding distances.
+        crowding: `[H, U, P]` float, crowding distances of the survivors.
         lane: best mapping of every lane.
-        merit: `[H, U]` float, its merit.
-        network: mappings of the best set so far of all layers, whose sums are latency and energy of the point.
-        score: `[H]` float, what the search minimises, of those sums.
-        latency: `[H, B]` float, cycles of the networks after each generation; inf where there was none, or none valid.
-        energy: `[H, B]` float, pJ, of the same mappings. What the search minimises never rises along B.
+        merit: `[H, U]` float, merit of the best mapping of every lane.
+        network: best set so far of one mapping per layer; its sums are latency and energy of the point.
+        score: `[H]` float, merit of these sums.
+        latency: `[H, B]` float, cycles of the networks after each generation; inf where it was not run or found no
+            valid mapping.
+        energy: `[H, B]` float, pJ of the same mappings. The merit never rises along B.
         tail: the lowest latencies [cycles] among all sets of mappings evaluated, `[H, K]`, with their power [W].
     """
 
@@ -174,7 +175,7 @@ class LaneState:
 
 
 def lane_problem(problem: CodesignProblem, *, leakage: float = LEAKAGE_W_PER_MM2) -> LaneProblem:
-    """The arrays of a mapping search of all layers of an application on points of a hardware space.
+    """The arrays for mapping searches of all layers of an application on points of a hardware space.
 
     Args:
         problem: networks and hardware.
@@ -222,7 +223,7 @@ def lane_problem(problem: CodesignProblem, *, leakage: float = LEAKAGE_W_PER_MM2
 
 
 def wires_room(space: HardwareSpace) -> int:
-    """`LaneConfig.max_children` of a space: -1 where no network between levels costs energy."""
+    """`LaneConfig.max_children` of a space: -1 if no network between levels costs energy."""
     costly = [
         level.fanout[0] * level.fanout[1]
         for template in space.variants
@@ -254,14 +255,14 @@ def _costs(
         genes: leading axes `[I, P]`: P mappings of each of I lanes.
         space: map spaces `[I]`.
         machine: machines `[I]`.
-        networks: the way to the memory.
+        networks: bandwidth and hop energy to the memory.
         config: static.
 
     Returns:
-        `[I, P]` each.
+        Latency and energy, `[I, P]` each.
     """
     lanes, width = genes.slot.shape[:2]
-    # The batch is the last axis, all mappings side by side: the layout of the cost model.
+    # The cost model takes the batch of all mappings as the last axis.
     nests = jax.vmap(jax.vmap(decode, in_axes=(0, None)))(genes, space)
     nests = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(lanes * width, *x.shape[2:]), 0, -1), nests)
     machine, layer = jax.tree.map(lambda x: jnp.moveaxis(jnp.repeat(x, width, axis=0), 0, -1), (machine, space.layer))
@@ -278,7 +279,7 @@ def _costs(
 
 @functools.cache
 def _search(config: LaneConfig) -> emo.NSGA2:
-    """The loop of a lane."""
+    """The NSGA-II of a lane."""
     return emo.NSGA2(
         sample=lambda key, space, rates: random_draft(key, space),
         vary=lambda key, a, b, space, rates: vary(key, a, b, space, rates),
@@ -289,7 +290,7 @@ def _search(config: LaneConfig) -> emo.NSGA2:
 
 
 def _repeated(merit: jax.Array, known: jax.Array) -> jax.Array:
-    """`[P]` bool: candidates that are as good as a survivor or an earlier candidate, most likely the same mapping."""
+    """`[P]` bool: candidates whose merit equals that of a survivor or an earlier candidate: likely the same mapping."""
     among = jnp.any(jnp.tril(merit[:, None] == merit, -1), axis=1)
     return among | jnp.any(merit[:, None] == known, axis=1)
 
@@ -303,11 +304,11 @@ def _merit(latency: jax.Array, spent: jax.Array, config: LaneConfig) -> jax.Arra
 
 @jit_o1
 def prepare(key: jax.Array, slot: jax.Array, digits: jax.Array, problem: LaneProblem) -> Points:
-    """Hardware points as the lanes read them; jitted, recompiles per H and the sizes of the space.
+    """Hardware points as input of the lanes; jitted, recompiles per H and the sizes of the space.
 
     Args:
-        key: typed key of the search; the same for all that is to be compared.
-        slot: `[H]` uint32, what the random numbers of a point derive from: its number in the space.
+        key: typed key of the search; points to be compared need the same key.
+        slot: `[H]` uint32, numbers of the points in the space, which their random numbers derive from.
         digits: `[H, A]` int32, the points.
         problem: from `lane_problem`.
     """
@@ -370,7 +371,7 @@ def start(points: Points, *, config: LaneConfig) -> LaneState:
 
 
 def totals(values: jax.Array, repeat: jax.Array) -> jax.Array:
-    """Sums over the layers of `[H, U, ...]` with their repeat counts, in one order; padding is not read."""
+    """Sums `[H, ...]` over the layers of `[H, U, ...]`, weighted by repeat counts, in fixed order; ignores padding."""
 
     def add(total: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         value, times = row
@@ -387,8 +388,8 @@ def advance(points: Points, state: LaneState, networks: Networks, count: jax.Arr
     Args:
         points: from `prepare`.
         state: from `start` or an earlier call.
-        networks: of the problem.
-        count: `[]` int32, traced; at most `config.generations` in all.
+        networks: `LaneProblem.networks`.
+        count: `[]` int32, traced; all calls together run at most `config.generations`.
         config: static.
     """
     number, layers = state.merit.shape
@@ -397,7 +398,7 @@ def advance(points: Points, state: LaneState, networks: Networks, count: jax.Arr
     loop = _search(config)
 
     def bred(key: jax.Array, search: emo.NSGA2State, space: MapSpace) -> MappingGenes:
-        """What a lane evaluates next: offspring, or at first the random population."""
+        """Mappings that a lane evaluates next: the random population in generation 0, offspring later."""
         own = jax.random.fold_in(key, search.generation + 1)
         asked = loop.ask(search, own, space=space, rates=networks.rates)
         return jax.tree.map(lambda new, old: jnp.where(search.generation == 0, old, new), asked, search.genes)
@@ -429,12 +430,12 @@ def advance(points: Points, state: LaneState, networks: Networks, count: jax.Arr
         genes, latency, spent, merit = _of_points(new, number)
         own = Incumbents(genes=genes, latency=latency, energy=spent)
 
-        # Every lane's own gain may still be the network's loss: then the set of mappings stays as it was.
+        # Better mappings of single layers can still make the networks' merit worse; then the old set stays.
         score = _merit(totals(own.latency, networks.repeat), totals(own.energy, networks.repeat), config)
         gains = score < state.score
         chosen = jax.tree.map(lambda a, b: jnp.where(gains.reshape(-1, *[1] * (a.ndim - 1)), a, b), own, state.network)
         at = jnp.arange(number), state.generation
-        # Samples of the networks: member n of every layer; an invalid one is replaced by the layer's best.
+        # Sample n of the networks takes member n of every layer; the layer's best replaces an invalid member.
         members = _of_points(found, number)
         members = [
             jnp.where(jnp.isfinite(x), x, b[..., None]) for x, b in zip(members, (own.latency, own.energy), strict=True)
@@ -466,5 +467,5 @@ def _of_points(tree: T, points: int) -> T:
 
 @jit_o1
 def mappings_of(points: Points, genes: MappingGenes) -> Mapping:
-    """Loop nests of genes `[H, U, ...]` on hardware points, leading axes `[H, U]`."""
+    """Loop nests of genes `[H, U, ...]` on hardware points; the nests have leading axes `[H, U]`."""
     return jax.vmap(jax.vmap(decode))(genes, points.spaces)

@@ -1,4 +1,4 @@
-"""What a hardware search is of: networks, the accelerators to choose from, and what both are measured with."""
+"""Input of a hardware search: networks, the accelerators to choose from, and the tables for their costs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mohamjax.workload import ApplicationModel
 
 @dataclasses.dataclass(frozen=True)
 class CodesignProblem:
-    """Networks and the hardware space of a search, checked once.
+    """Networks and the hardware space of a search, checked on construction.
 
     Attributes:
         application: networks; latency and energy are summed over them.
-        space: hardware space. Its variants take the memory of the package for their off-chip level.
+        space: hardware space. The off-chip level of its variants becomes the memory of the package.
         technology: energy and area tables; default the packaged ones.
-        package: the package in which an accelerator stands alone; it has one tile, also where more are given.
+        package: the package, which holds one accelerator; `max_tiles` is set to 1.
 
     Raises:
-        InputError: some layer runs on no template of the space, or the technology counts static energy.
+        InputError: some template of the space cannot run every layer, or the technology counts static energy.
     """
 
     application: ApplicationModel
@@ -30,7 +30,7 @@ class CodesignProblem:
     package: PackageParameters = dataclasses.field(default_factory=PackageParameters)
 
     def __post_init__(self) -> None:
-        """Checks the parts, and brings space and package together."""
+        """Checks the parts, and adapts space and package to each other."""
         if self.technology.static_share is not None:
             raise InputError(
                 "counts static energy, and a hardware search has a leakage of its own",

@@ -1,7 +1,7 @@
 """Which hardware points to measure next: the surrogate's choice, evolution, densities, or chance.
 
-Every way is a pure function of the rows measured so far, the seed and the number of the batch, so that a search that is
-resumed repeats itself. Points that were measured are not proposed again.
+Every method is a pure function of the rows measured so far, the seed and the number of the batch (the surrogate also of
+its last hyper-parameters), so that a resumed search repeats itself. Measured points are not proposed again.
 
 Axes: n rows, A axes of the space, C candidates, Q points of a batch.
 """
@@ -22,8 +22,8 @@ from mohamjax.unico.protocol import Axes, distance_to_ideal
 from mohamjax.unico.robustness import impute
 from mohamjax.unico.space import HardwareSpace
 
-_LISTED = 100_000  # points of a space that are listed to draw from what is left of it
-_GOOD = 0.15  # share of the rows whose density is that of good ones
+_LISTED = 100_000  # spaces of up to so many points are listed, to draw from the points left
+_GOOD = 0.15  # share of the rows that count as good in a density
 _ROBUST = {"unico": "robustness", "hasco-r": "delta"}
 
 
@@ -34,7 +34,7 @@ class Proposal:
     Attributes:
         index: `[Q]` int64, distinct points that have not been measured.
         predicted: `[Q, 2, 3]` float64, see `History`.
-        hyper: hyper-parameters of the surrogate, where the next fit begins; None without one.
+        hyper: hyper-parameters of the surrogate, the start of the next fit; None without a surrogate.
     """
 
     index: np.ndarray
@@ -43,11 +43,11 @@ class Proposal:
 
     @classmethod
     def of(cls, index: np.ndarray) -> Proposal:
-        """Points for which there is no surrogate."""
+        """A batch proposed without a surrogate; its predictions are NaN."""
         return cls(index, np.full((len(index), 2, len(OBJECTIVES)), np.nan))
 
     def joined(self, more: np.ndarray) -> Proposal:
-        """The batch with more points, for which there is no surrogate."""
+        """The batch with more points, proposed without a surrogate."""
         other = Proposal.of(more)
         index, predicted = (np.concatenate(both) for both in ((self.index, more), (self.predicted, other.predicted)))
         return dataclasses.replace(self, index=index, predicted=predicted)
@@ -58,7 +58,7 @@ def _generator(config: CodesignConfig, batch: int) -> np.random.Generator:
 
 
 def random_points(generator: np.random.Generator, space: HardwareSpace, seen: np.ndarray, number: int) -> np.ndarray:
-    """Distinct points that are not among `seen`, fewer where the space has no more."""
+    """Up to `number` distinct random points that are not among `seen`; fewer if the space has no more."""
     seen = np.unique(np.asarray(seen, np.int64))
     if space.size <= _LISTED:
         return generator.permutation(np.setdiff1d(np.arange(space.size), seen))[:number]
@@ -71,7 +71,7 @@ def random_points(generator: np.random.Generator, space: HardwareSpace, seen: np
 
 
 def by_chance(history: History, space: HardwareSpace, config: CodesignConfig, batch: int, number: int) -> Proposal:
-    """Points drawn evenly."""
+    """Points drawn uniformly at random."""
     index = random_points(_generator(config, batch), space, history["index"], number)
     return Proposal.of(index)
 
@@ -80,7 +80,7 @@ def by_chance(history: History, space: HardwareSpace, config: CodesignConfig, ba
 
 
 def targets(history: History, config: CodesignConfig) -> np.ndarray:
-    """`[n, M]` float64, objectives of the surrogate: latency, power, area, and R or its distance where it is one."""
+    """`[n, M]` float64, objectives of the surrogate: latency, power, area and, in some methods, R or its distance."""
     extra = _ROBUST.get(config.method)
     known = history.expected() if config.method == "unico" and config.extrapolate else history.objectives
     if extra is None or (config.method == "unico" and not config.robust):
@@ -94,20 +94,20 @@ def targets(history: History, config: CodesignConfig) -> np.ndarray:
 
 
 def _imputed(values: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """R of a batch in which points that were stopped early do not look robust; worst of the batch where none is."""
+    """R of a batch: imputed for points stopped early, which would look robust; the worst R for points without one."""
     filled = np.asarray(impute(values.astype(np.float32), samples.astype(np.int32))[0], float)
     return np.where(np.isnan(filled), np.nanmax(np.append(filled, 0.0)), filled)
 
 
 def _logs(values: np.ndarray) -> np.ndarray:
-    """Logarithms of objectives `[n, M]`; the fourth, which may be 0, after a small offset."""
+    """Logarithms of objectives `[n, M]`; a small offset is added to the fourth first, because it may be 0."""
     shifted = values.copy()
     shifted[:, 3:] += fidelity.ROBUSTNESS_OFFSET
     return np.log(shifted)
 
 
 def _pool(generator: np.random.Generator, history: History, space: HardwareSpace, config: CodesignConfig) -> np.ndarray:
-    """Candidates: random points, and points two small steps away from the front."""
+    """Candidates `[C]`: random points, and points two small steps away from the front."""
     seen = history["index"]
     drawn = random_points(generator, space, seen, config.pool)
     front = history.front(config.power_cap_W)
@@ -125,9 +125,9 @@ def _pool(generator: np.random.Generator, history: History, space: HardwareSpace
 
 
 def _training_rows(history: History, config: CodesignConfig, values: np.ndarray) -> np.ndarray:
-    """Rows that the surrogate learns from, ascending: the accepted ones, `CodesignConfig.training` of them at most.
+    """Rows that the surrogate learns from, ascending: at most `CodesignConfig.training` of the accepted rows.
 
-    Where there are more: the front, the newest, then those nearest to the best.
+    If there are more: the front, then the newest, then those nearest to the best.
 
     Args:
         history: rows so far.
@@ -147,10 +147,10 @@ def _training_rows(history: History, config: CodesignConfig, values: np.ndarray)
 
 
 def _known_ideal(logs: np.ndarray) -> acquisition.KnownIdeal:
-    """What `acquisition.approach` asks of what is known, in single precision.
+    """The ideal for `acquisition.approach`, in single precision.
 
     Args:
-        logs: `[n, M]` float64, logarithms of the objectives, n >= 1.
+        logs: `[n, M]` float64, logarithms of the objectives of the rows so far, n >= 1.
     """
     values = np.exp(logs)
     least = [distance_to_ideal(values, Axes.of(values, log=log)).min() for log in (False, True)]
@@ -159,17 +159,17 @@ def _known_ideal(logs: np.ndarray) -> acquisition.KnownIdeal:
 
 
 def _known_front(good: np.ndarray, known: np.ndarray) -> acquisition.KnownFront:
-    """What `acquisition.qhvi` improves on, in single precision, padded to one of `gp.BUCKETS`.
+    """The front for `acquisition.qhvi`, in single precision, padded to one of `gp.BUCKETS`.
 
     Args:
         good: `[F, M]` float64, logarithms of the objectives of the front.
-        known: `[n, M]` float64, those of the training set.
+        known: `[n, M]` float64, logarithms of the objectives of the training set.
     """
     place = gp.bucket(min(len(good), gp.BUCKETS[-1]))
     good = good[:place]
     shown = np.zeros((place, good.shape[1]), np.float32)
     shown[: len(good)] = good
-    # A tenth of the span beyond the worst of the front, so that its ends gain as well.
+    # The reference lies a tenth of the span beyond the worst of the front, so that its ends gain as well.
     span = np.maximum(known.max(axis=0) - known.min(axis=0), 1e-6)
     reference = (good.max(axis=0) + 0.1 * span).astype(np.float32)
     return acquisition.KnownFront(shown, np.arange(place) < len(good), reference)
@@ -184,16 +184,16 @@ def by_surrogate(
     hyper: gp.Hyper | None,
     size: int,
 ) -> Proposal:
-    """The batch that an acquisition function picks on Gaussian processes of the accepted rows.
+    """The batch that an acquisition function picks from Gaussian processes trained on the accepted rows.
 
     Args:
         history: rows so far, some accepted.
         space: the hardware space.
         config: settings.
-        batch: its number.
-        number: Q wanted.
-        hyper: where the fit begins.
-        size: Q compiled, at least `number`.
+        batch: number of the batch.
+        number: points wanted.
+        hyper: start of the fit, or None.
+        size: points that the compiled acquisition picks, at least `number`.
     """
     fit_key, pick_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), batch))
     generator = _generator(config, batch)
@@ -226,7 +226,7 @@ def by_surrogate(
         pick_key, near_key = jax.random.split(pick_key)
         ideal = _known_ideal(values[history.within(config.power_cap_W), : len(OBJECTIVES)])
         near = acquisition.approach(near_key, surrogate, candidates, ideal, count=aimed)
-        # A candidate that is not expected to come nearer is left to the other rule.
+        # Candidates that are not expected to come nearer are left to the other rule.
         first = np.asarray(near.index)[np.asarray(near.gain) > 0][: aimed_points(config, batch, number, size)]
         candidates = dataclasses.replace(candidates, mask=there & ~np.isin(np.arange(most), first))
     known = values[rows]
@@ -244,13 +244,13 @@ def by_surrogate(
 
 
 def aimed_points(config: CodesignConfig, batch: int, number: int, size: int) -> int:
-    """How many of so many points of a batch aim at the ideal.
+    """How many of `number` points of a batch aim at the ideal.
 
     Args:
         config: settings; `aims` is the share.
-        batch: its number.
+        batch: number of the batch.
         number: points of the batch.
-        size: points of a full batch; where that is one, the point of one in so many batches aims.
+        size: points of a full batch. If this is 1, the share is that of the batches whose point aims.
     """
     if size > 1:
         return round(config.aims * number)
@@ -261,7 +261,7 @@ def aimed_points(config: CodesignConfig, batch: int, number: int, size: int) -> 
 
 
 def _held(history: History, config: CodesignConfig) -> np.ndarray:
-    """`[n, 3]` objectives as evolution sees them: rows that break the limit come behind all others."""
+    """`[n, 3]` float32 objectives in which rows that break the limit on power rank behind all others."""
     cap = np.inf if config.power_cap_W is None else config.power_cap_W
     excess = np.where(history.valid, np.maximum(history["power_W"] / cap - 1, 0), np.inf)
     return np.asarray(emo.constrained(history.objectives.astype(np.float32), excess.astype(np.float32)))
@@ -270,7 +270,7 @@ def _held(history: History, config: CodesignConfig) -> np.ndarray:
 def by_evolution(history: History, space: HardwareSpace, config: CodesignConfig, batch: int, number: int) -> Proposal:
     """NSGA-II over the digits: simulated binary crossover and polynomial mutation, rounded.
 
-    The population is what survival leaves of the rows so far; those measured before are drawn anew.
+    The population is selected from the rows so far. Random points replace offspring that were measured before.
     """
     generator = _generator(config, batch)
     if not len(history):
@@ -323,15 +323,15 @@ def _nsga(size: int, axes: int) -> emo.NSGA2:
 
 
 def by_density(history: History, space: HardwareSpace, config: CodesignConfig, batch: int, number: int) -> Proposal:
-    """MOBOHB: candidates for which the density of good rows is high against that of the others.
+    """MOBOHB: candidates with the largest ratio of the density of good rows to the density of the others.
 
-    Every point of the batch has random weights of its own, under which ParEGO's scalar parts the rows into the best
-    15 % and the rest; densities are products of normal kernels over the coordinates. With `CodesignConfig.extras` the
-    first of the batch aim: in the place of the scalar stands the distance from the ideal, on linear and on logarithmic
-    axes by turns.
+    Every point of the batch has its own random weights, under which ParEGO's scalar splits the rows into the best 15 %
+    and the rest; densities are products of normal kernels over the coordinates. With `CodesignConfig.extras` the first
+    points of the batch aim at the ideal: the distance from it replaces the scalar, alternating between linear and
+    logarithmic axes.
     """
     generator = _generator(config, batch)
-    last = np.zeros(len(history), bool)  # a point that was finished counts as it is now
+    last = np.zeros(len(history), bool)  # of a point that was finished only the last row counts
     last[len(history) - 1 - np.unique(history["index"][::-1], return_index=True)[1]] = True
     valid = np.flatnonzero(history.valid & last)
     if len(valid) < 4:
@@ -360,7 +360,7 @@ def by_density(history: History, space: HardwareSpace, config: CodesignConfig, b
 
 
 def _log_density(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Logarithm of a kernel density, `[C]`, with Scott's bandwidth on every coordinate."""
+    """Logarithm `[C]`, up to a constant, of a normal kernel density with Scott's bandwidth on every coordinate."""
     width = np.maximum(centres.std(axis=0) * len(centres) ** (-1 / (4 + centres.shape[1])), 0.05)
     square = (((points[:, None] - centres) / width) ** 2).sum(axis=-1)
     least = square.min(axis=1)

@@ -1,9 +1,9 @@
 """How methods are compared: distance to the ideal, hypervolume difference, ratios of means, paired sign tests.
 
-Reports, in double precision on the host. One set of axes serves all methods, networks and seeds of a table, so that
-its distances are comparable; it is stored with the results.
-Source: UNICO, Section 4 (min-Euclidean-distance, hypervolume difference). That the distance is taken on one common
-min-max scale from the minima follows from its Tables 1 to 3, and that the headline factors are ratios of means.
+These are reports in double precision on the host. One set of axes serves all methods, networks and seeds of a table, so
+that distances are comparable; it is stored with the results.
+Source: UNICO, Section 4 (min-Euclidean-distance, hypervolume difference). Its Tables 1 to 3 imply that distances are
+taken from the minima on one common min-max scale, and that the headline factors are ratios of means.
 
 Axes: N rows (hardware points), M objectives: latency, power, area.
 """
@@ -71,7 +71,7 @@ def distance_to_ideal(rows: npt.ArrayLike, axes: Axes) -> np.ndarray:
 
 
 def nearest_to_ideal(rows: npt.ArrayLike, axes: Axes) -> int:
-    """Row of the least distance: the one design of a front. The first of equals.
+    """Row of the least distance, the one design that represents a front; ties go to the first row.
 
     Args:
         rows: `[N, M]`, at least one.
@@ -87,12 +87,12 @@ def hypervolume(rows: npt.ArrayLike, axes: Axes) -> float:
 
 
 def hypervolume_difference(front: npt.ArrayLike, reference: npt.ArrayLike, axes: Axes) -> float:
-    """1 - HV(front) / HV(reference) up to the point 1.1 of common axes: 0 is as good as the reference, 1 is nothing.
+    """1 - HV(front) / HV(reference) up to the point 1.1 of common axes: 0 equals the reference, 1 is the worst.
 
     Args:
         front: `[N, M]`, M at most 3; may be empty.
         reference: `[N, M]`, union of the fronts of all methods and seeds.
-        axes: of the reference; logarithmic ones are meant.
+        axes: axes of the reference, usually logarithmic.
 
     Raises:
         ValueError: If the reference has no hypervolume.
@@ -104,27 +104,27 @@ def hypervolume_difference(front: npt.ArrayLike, reference: npt.ArrayLike, axes:
 
 
 def cost_to_reach(costs: npt.ArrayLike, values: npt.ArrayLike, target: float) -> float:
-    """Least cost at which a run has come to a value: evaluations to reach another method's final distance.
+    """Least cost at which a run reaches a value, such as another method's final distance.
 
     Args:
         costs: `[T]`, ascending.
-        values: `[T]`, what was reached at each, minimised; the best so far counts.
+        values: `[T]`, value at each cost, minimised; the best so far counts.
         target: value to reach.
 
     Returns:
-        The cost, or inf where the run never comes there.
+        The cost, or inf if the run never reaches the value.
     """
     reached = np.asarray(values, float) <= target
     return float(np.asarray(costs, float)[np.argmax(reached)]) if reached.any() else float("inf")
 
 
 def ratio_of_means(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> float:
-    """Mean of theirs over mean of ours, over networks: how many times better ours are."""
+    """Mean of `theirs` over mean of `ours`, both over networks: the factor by which ours are better."""
     return float(np.mean(np.asarray(theirs, float)) / np.mean(np.asarray(ours, float)))
 
 
 def mean_of_ratios(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> float:
-    """Mean over networks of theirs over ours; a single small value of ours rules it."""
+    """Mean over networks of `theirs / ours`; a single small value of `ours` can dominate it."""
     return float(np.mean(np.asarray(theirs, float) / np.asarray(ours, float)))
 
 
@@ -135,8 +135,8 @@ class SignTest:
     Attributes:
         wins: pairs in which the first is smaller.
         losses: pairs in which the second is smaller.
-        ties: pairs of equals, which the test leaves out.
-        p: probability of so uneven a count, two-sided, if neither is better.
+        ties: pairs of equal values, which the test leaves out.
+        p: two-sided p-value: probability of a count at least as uneven if neither is better.
         median: median of first minus second.
     """
 
@@ -151,8 +151,8 @@ def sign_test(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.
     """Exact paired sign test.
 
     Args:
-        first: `[seeds]`, a method's values, minimised; inf where it found nothing.
-        second: `[seeds]`, those of the other method under the same seeds.
+        first: `[seeds]`, values of one method, minimised; inf where it found nothing.
+        second: `[seeds]`, values of the other method under the same seeds.
 
     Raises:
         ValueError: If the lengths differ, there is no pair or a value is NaN.

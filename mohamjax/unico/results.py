@@ -24,15 +24,14 @@ HISTORY_COLUMNS = (
     "hypervolume",
 )
 
-WORKERS = 8  # of the modelled time; HASCO searches one point at a time
+WORKERS = 8  # searches that run at a time in the modelled time; HASCO runs one
 
 
 def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
-    """The front in double precision, from its loop nests on, and what is left of it there.
+    """Evaluates the loop nests of the front again in double precision, and keeps what is still non-dominated.
 
     Returns:
-        The designs, and the rows of `result.front` that they are: those that no other dominates in latency, power and
-        area.
+        The designs that no other dominates in latency, power and area, and their indices into `result.front`.
     """
     application, space = result.application, result.space
     digits = space.digits(result.history["index"][result.front])
@@ -72,7 +71,7 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
 
 
 def power_of(result: CodesignResult, evaluated: Evaluated) -> np.ndarray:
-    """Power [W] of designs: energy over latency, and leakage."""
+    """Power [W] of designs: energy over latency, plus leakage."""
     latency, energy, area = np.asarray(evaluated.objectives).T
     return energy / latency + result.config.leakage * area
 
@@ -94,13 +93,13 @@ def hardware_rows(result: CodesignResult) -> list[dict[str, object]]:
 
 
 def modelled_time(result: CodesignResult) -> np.ndarray:
-    """Generations one after the other up to the end of each batch, with `WORKERS` searches at a time; 1 for HASCO."""
+    """Sequential generations up to the end of each batch, with `WORKERS` searches at a time; one for HASCO."""
     config, history = result.config, result.history
     workers = 1 if config.method.startswith("hasco") else WORKERS
     out, total = [], 0
     for b in range(int(history["batch"].max()) + 1):
         own = np.sort(history["generations"][history["batch"] == b])
-        # Points that stop at a budget ran in all rounds up to it.
+        # Points that stopped at a budget ran in all rounds up to it.
         before = 0
         for budget in np.unique(own):
             total += -(-int(np.sum(own >= budget)) // workers) * (int(budget) - before)

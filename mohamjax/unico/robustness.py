@@ -1,11 +1,11 @@
-"""Robustness R of a hardware point: how much latency and power vary over its good mappings, least is best.
+"""Robustness R of a hardware point: how much latency and power vary over its good mappings; lower is better.
 
 Every network-level mapping that a search evaluates for a hardware point is a sample. R compares the best sample with
-the one at the edge of the best `tail_percent` of them: Delta is their distance, relative to the best, theta the angle
-at which the best is approached, R = Delta (1 + F(theta)). The samples are not kept: a `Tail` holds the lowest
-latencies, as many as the rank of the edge can ever need.
-Source: UNICO, Section 3.2 and Appendix A.1 (alpha = 95 %, F). Of our choosing: the distance is relative to the best
-sample of the same hardware point, so that it has no unit; the rank is the ceiling.
+the one at the edge of the best `tail_percent` of them: Delta is their distance relative to the best, theta the angle at
+which the best is approached, and R = Delta (1 + F(theta)). Not all samples are kept: a `Tail` holds as many of the
+lowest latencies as the rank of the edge can ever need.
+Source: UNICO, Section 3.2 and Appendix A.1 (alpha = 95 %, F). Our choices: the distance is relative to the best sample
+of the same hardware point, so that it has no unit; the rank is rounded up.
 
 Axes: ... lanes (hardware points), K rows of a tail, S samples of a generation.
 """
@@ -24,7 +24,7 @@ from mohamjax.runtime.struct import record
 
 Count = TypeVar("Count", int, jax.Array)
 
-LEAST_SAMPLES = 40  # below, the edge is the best sample or its neighbour: R says nothing yet
+LEAST_SAMPLES = 40  # with fewer, the edge is the best sample or its neighbour, and R is meaningless
 
 
 @record
@@ -34,7 +34,7 @@ class Tail:
     Attributes:
         latency: `[..., K]` float, ascending, ties by power; inf where there are fewer samples.
         power: `[..., K]` float, inf where there are fewer samples.
-        count: `[...]` int32, valid samples so far, also those that are not kept.
+        count: `[...]` int32, valid samples so far, including those that are not kept.
     """
 
     latency: jax.Array
@@ -44,7 +44,7 @@ class Tail:
 
 @record
 class Robustness:
-    """R and what it is made of, `[...]` floats each; all NaN where there is no valid sample.
+    """R and its parts, `[...]` floats each; all NaN where there is no valid sample.
 
     Attributes:
         value: R = Delta (1 + F(theta)).
@@ -64,7 +64,7 @@ def tail_rank(count: Count, tail_percent: int = 5) -> Count:
         >>> tail_rank(100), tail_rank(101), tail_rank(20)
         (4, 5, 0)
     """
-    # Quotient and remainder apart: 100 times the count need not fit into 32 bits.
+    # Quotient and remainder are treated apart, because `tail_percent * count` may not fit into 32 bits.
     whole, rest = count // 100, count % 100
     rank = tail_percent * whole - (-tail_percent * rest // 100) - 1
     return jnp.maximum(rank, 0) if isinstance(rank, jax.Array) else max(rank, 0)
@@ -74,10 +74,10 @@ def tail_init(most: int, lanes: tuple[int, ...] = (), *, tail_percent: int = 5, 
     """Tail without samples.
 
     Args:
-        most: samples that a search can have in all; K follows from it.
-        lanes: shape in front.
-        tail_percent: share of the samples that R looks at [%], see `robustness`.
-        dtype: of latency and power.
+        most: most samples that a search can have; K follows from it.
+        lanes: leading shape.
+        tail_percent: share of the samples in the tail [%], see `robustness`.
+        dtype: dtype of latency and power.
     """
     shape = (*lanes, tail_rank(most, tail_percent) + 1)
     return Tail(
@@ -95,7 +95,7 @@ def tail_update(tail: Tail, latency: jax.Array, power: jax.Array, valid: jax.Arr
         tail: K rows.
         latency: `[..., S]` float, positive.
         power: `[..., S]` float.
-        valid: `[..., S]` bool; others are neither counted nor read. Samples that are not finite are not valid.
+        valid: `[..., S]` bool; other samples are neither counted nor read. Non-finite samples are never valid.
     """
     valid = valid & jnp.isfinite(latency) & jnp.isfinite(power)
     rows = [jnp.where(valid, values, jnp.inf).astype(tail.latency.dtype) for values in (latency, power)]
@@ -118,9 +118,9 @@ def robustness_between(
     """R of two samples.
 
     Args:
-        best: latency and power of the best one, both positive.
-        edge: latency and power of the one at the edge of the tail, its latency not lower.
-        clamp: no F below 0, so that R is at least Delta.
+        best: latency and power of the best sample, both positive.
+        edge: latency and power of the sample at the edge of the tail; its latency is not lower.
+        clamp: F is at least 0, so that R is at least Delta.
     """
     latency = (edge[0] - best[0]) / best[0]
     power = (edge[1] - best[1]) / best[1]
@@ -132,16 +132,16 @@ def robustness_between(
     penalty = angle_penalty(theta)
     if clamp:
         penalty = jnp.maximum(penalty, 0)
-    # F(pi/2) is 0 up to rounding; where nothing varies R is 0.
+    # Where nothing varies, delta is 0, so R is exactly 0, although F(pi/2) is 0 only up to rounding.
     return Robustness(value=delta * (1 + penalty), delta=delta, theta=theta)
 
 
 @functools.partial(jax.jit, static_argnames=("tail_percent", "clamp"))
 def robustness(tail: Tail, *, tail_percent: int = 5, clamp: bool = False) -> Robustness:
-    """R of every lane, from its best sample and the one of rank `tail_rank(count)`.
+    """R of every lane, from its best sample and the sample of rank `tail_rank(count)`.
 
     Args:
-        tail: made by `tail_init` with the same `tail_percent`.
+        tail: from `tail_init` with the same `tail_percent`.
         tail_percent: Static, 100 (1 - alpha).
         clamp: Static, see `robustness_between`.
 
@@ -162,18 +162,18 @@ def robustness(tail: Tail, *, tail_percent: int = 5, clamp: bool = False) -> Rob
 
 @functools.partial(jax.jit, static_argnames="least")
 def impute(values: jax.Array, count: jax.Array, *, least: int = LEAST_SAMPLES) -> tuple[jax.Array, jax.Array]:
-    """R of a batch in which nobody looks robust for having been stopped early.
+    """R of a batch, imputed for points that were stopped early and would look robust for that reason alone.
 
-    Hardware points of fewer than `least` samples get the median R of those that have as many; where nobody has, the
-    median of all.
+    Hardware points with fewer than `least` samples get the median R of those with at least `least`; if there are none,
+    the median of all.
 
     Args:
-        values: `[H]` float, R; NaN without samples, and then it stays NaN.
+        values: `[H]` float, R; NaN without samples, which stays NaN.
         count: `[H]` integer, valid samples.
         least: Static.
 
     Returns:
-        `[H]` R, and `[H]` bool, true where it is not the lane's own.
+        `[H]` R, and `[H]` bool, true where R is imputed.
     """
     measured = ~jnp.isnan(values)
     own = measured & (count >= least)

@@ -1,8 +1,8 @@
 """The outer loop of a hardware search: propose, measure, filter, until the evaluations are spent (UNICO, Algorithm 1).
 
-All methods share the measurements: the same lanes under the same key, so that two methods that measure a hardware point
-with the same budget get the same numbers. What a search is made of follows from its history alone: a checkpoint holds
-that, and a resumed search goes on as if nothing had been.
+All methods measure with the same lanes under the same key, so that two methods that measure a hardware point with the
+same budget get the same numbers. A search depends only on its history and the surrogate's last hyper-parameters: a
+checkpoint holds both, and a resumed search goes on as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from mohamjax.unico.space import HardwareSpace
 from mohamjax.version import __version__
 from mohamjax.workload import ApplicationModel
 
-_BROKEN = 1e4  # times as bad, in a bracket, is what breaks the limit on power
+_BROKEN = 1e4  # factor of the score of points that break the limit on power, in a bracket
 
 
 class Wanted(NamedTuple):
-    """What a batch may have.
+    """Size and budget of a batch.
 
     Attributes:
-        number: of points.
-        rationed: they share a bracket; else each has the full budget.
-        area_percent: share of the seats of the bracket that go by area [%], see `halving.seats`.
+        number: number of points.
+        rationed: the points share a bracket; if false, each has the full budget.
+        area_percent: share of the points alive that the area chooses in the bracket [%], see `halving.seats`.
     """
 
     number: int
@@ -51,21 +51,21 @@ class Wanted(NamedTuple):
     area_percent: int = 0
 
     def plan(self, number: int, config: CodesignConfig) -> Bracket:
-        """The plan of a batch of this kind and of so many points."""
+        """The bracket of a batch of this kind with `number` points."""
         return config.plan(number, rationed=self.rationed, area_percent=self.area_percent)
 
 
 @dataclasses.dataclass(frozen=True)
 class CodesignProgress:
-    """How far a hardware search is; passed to the caller after every batch.
+    """Progress of a hardware search; passed to the listener after every batch.
 
     Attributes:
         batch: batches done.
-        hardware: hardware points measured.
+        hardware: measurements of hardware points.
         evaluations: mappings evaluated.
-        total: mappings to evaluate in all.
-        front: designs of the front.
-        seconds: since the search began, or was resumed.
+        total: budget of mappings to evaluate.
+        front: number of designs in the front.
+        seconds: seconds since the search began or was resumed.
     """
 
     batch: int
@@ -79,20 +79,21 @@ class CodesignProgress:
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class CodesignResult:
-    """What a hardware search found.
+    """Result of a hardware search.
 
     Attributes:
         application: the networks.
         space: the hardware space.
         technology: energy and area tables.
-        package: the package in which an accelerator stands alone.
+        package: the package, which holds one accelerator.
         config: settings.
-        history: every hardware point measured.
-        front: rows of it that no other dominates in latency, power and area, within the limit, by rising latency.
+        history: all measurements, n rows.
+        front: rows of the history within the limit on power that no other dominates in latency, power and area, by
+            rising latency.
         mappings: loop nests of the front, leading axes `[len(front), U]`.
         evaluations: mappings evaluated up to the end of each row's batch, `[n]` int64.
-        seconds: of each row's batch, since the beginning, `[n]`; of a resumed search only what it did itself.
-        interrupted: stopped by hand before its end.
+        seconds: time spent in batches up to the end of each row's batch [s], `[n]`, including time before a resume.
+        interrupted: whether the user stopped the search before its end.
     """
 
     application: ApplicationModel
@@ -129,18 +130,18 @@ class CodesignResult:
 class HardwareSearch:
     """A hardware search: `HardwareSearch(problem, config).run()`.
 
-    An interrupt (Ctrl-C) between the first batch and the end ends it with what was found so far.
+    After an interrupt (Ctrl-C), `run` returns what was found so far if at least one batch is done.
 
     Attributes:
         problem: networks and hardware.
         config: settings.
         checkpoint: keeps the state after every batch (`io.CheckpointFile`); None keeps none.
-        resume: go on from what is kept there; where that is nothing yet, from the beginning.
-        listener: told after every batch.
-        block: hardware points of a call of the lanes' program.
+        resume: go on from the checkpoint; if it is empty, start from the beginning.
+        listener: called after every batch.
+        block: hardware points per call of the lanes' program.
 
     Raises:
-        InputError: settings and space do not go together.
+        InputError: settings and space do not fit together.
     """
 
     problem: CodesignProblem
@@ -152,7 +153,7 @@ class HardwareSearch:
     block: int = 1
 
     def __post_init__(self) -> None:
-        """Checks what can be checked before anything is compiled."""
+        """Checks the settings before anything is compiled."""
         if self.config.ppa == "unico-fit" and self.problem.space.name not in ("unico-edge", "unico-cloud"):
             raise InputError(
                 "is for unico-edge and unico-cloud", argument=Argument("ppa", value="unico-fit"), remedy="leave it out"
@@ -162,7 +163,7 @@ class HardwareSearch:
         """Proposes, measures and learns batch by batch until the evaluations are spent.
 
         Raises:
-            InputError: the checkpoint is damaged or of another search, or no point keeps the limit on power.
+            InputError: the checkpoint is missing, damaged or of another search, or no point keeps the limit on power.
         """
         if self.resume and self.checkpoint is None:
             raise InputError("there is no checkpoint to go on from", item="resume", remedy="name the checkpoint")
@@ -186,7 +187,7 @@ class HardwareSearch:
     # ------------------------------------------------------------ the steps
 
     def begin(self) -> None:
-        """Makes the lanes of the mapping searches, and a history without rows."""
+        """Creates the lanes of the mapping searches and an empty history."""
         problem, config = self.problem, self.config
         lanes = LaneConfig(
             population=config.population,
@@ -206,7 +207,7 @@ class HardwareSearch:
         self.seconds: list[float] = []
 
     def done(self) -> bool:
-        """Whether the evaluations are spent, or all of the space is measured."""
+        """Whether the evaluations are spent or the whole space is measured, and no point is to be finished."""
         if len(self._unfinished()):
             return False
         wanted = self._wanted()
@@ -215,7 +216,7 @@ class HardwareSearch:
         return self.cost + wanted.plan(wanted.number, self.config).cost > self.config.total_cost
 
     def step(self) -> None:
-        """Proposes a batch, measures it, and decides what the surrogate learns from."""
+        """Proposes and measures a batch, and decides which of its rows train the surrogate."""
         began = time.perf_counter()
         again = self._unfinished()
         if len(again):
@@ -272,16 +273,16 @@ class HardwareSearch:
 
     @property
     def cost(self) -> int:
-        """Generations of single hardware points spent."""
+        """Generations spent so far, summed over hardware points."""
         return int(self.history["generations"].sum())
 
     @property
     def per_generation(self) -> int:
-        """Mappings that a generation of one hardware point evaluates."""
+        """Mappings evaluated in one generation of one hardware point."""
         return self.config.population * len(self.problem.application.unique_layers)
 
     def _unfinished(self) -> np.ndarray:
-        """Points of the front to give the full budget, where it is time for that and there is enough left."""
+        """Points of the front that get the full budget next; none before it is time for them or without budget left."""
         config, history = self.config, self.history
         if not config.finished:
             return np.zeros(0, np.int64)
@@ -306,13 +307,13 @@ class HardwareSearch:
         return history["index"][rows[:most]]
 
     def _wanted(self) -> Wanted:
-        """What the next batch of new points may have."""
+        """Size and budget of the next batch of new points."""
         config, left = self.config, self.config.total_cost - self.cost
         if config.method == "unico" and config.rationed:
             return Wanted(config.lanes, True, config.area_percent)
         if config.method == "mobohb":
             return Wanted(config.lanes, True)
-        # Small budgets leave room for something to be learnt from the first points.
+        # The first points take only part of a small budget, so that the method can still learn from them.
         most = config.total_cost // config.generations
         number = config.lanes
         if config.method in ("hasco", "hasco-r"):
@@ -322,20 +323,20 @@ class HardwareSearch:
         return Wanted(min(number, left // config.generations))
 
     def _proposed(self, number: int) -> proposals.Proposal:
-        """A batch of so many new points, or as many as there are left."""
+        """A batch of `number` new points, or of all that are left if there are fewer."""
         space = self.problem.space
         number = min(number, space.size - len(np.unique(self.history["index"])))
         found = self._chosen(number)
         short = number - len(found.index)
         if short <= 0:
             return found
-        # The pool held no more; chance fills up.
+        # The pool held no more points: random points fill up the batch.
         seen = np.concatenate([self.history["index"], found.index])
         generator = np.random.default_rng([self.config.seed, self.batch, 1])
         return found.joined(proposals.random_points(generator, space, seen, short))
 
     def _chosen(self, number: int) -> proposals.Proposal:
-        """The points that the method chooses, `number` at most."""
+        """Points chosen by the method, at most `number`."""
         given = (self.history, self.problem.space, self.config, self.batch, number)
         method = self.config.method
         if self.batch == 0 or method == "random":
@@ -348,7 +349,7 @@ class HardwareSearch:
         return proposals.by_surrogate(*given, self.hyper, size)
 
     def _measure(self, proposal: proposals.Proposal, plan: Bracket) -> None:
-        """Searches mappings of the points of a batch, and adds what was found to the history."""
+        """Searches mappings for the points of a batch, and appends the results to the history."""
         searched, _ = run_bracket(self.lanes, proposal.index, plan, self._score, area=self.config.area)
         found = measured(searched, self.lanes.config)
         fitted = self._fitted(proposal.index)
@@ -359,21 +360,21 @@ class HardwareSearch:
         self.history = self.history.append(found, self._curves(searched), proposal.predicted, self.batch)
 
     def _fitted(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Power and area by the fit, `[H]` each, where the settings say so; else None."""
+        """Power [W] and area [mm^2] by the fit, `[H]` each, if the settings ask for it; else None."""
         if self.config.ppa == "model":
             return None
         return unico_fit(self.problem.space, self.problem.space.digits(index))
 
     def _curves(self, searched: Searched) -> tuple[np.ndarray, np.ndarray]:
-        """Latency [s] and power [W] after each generation, `[H, B]`, power by the fit where the settings say so."""
+        """Latency [s] and power [W] after each generation, `[H, B]`; power by the fit if the settings ask for it."""
         latency, power = searched.curves()
         fitted = self._fitted(searched.index)
         return latency, power if fitted is None else np.where(np.isfinite(latency), fitted[0][:, None], np.inf)
 
     def _score(self, searched: Searched) -> np.ndarray:
-        """Curves `[H, B]` that a bracket compares: ParEGO's scalar of latency, power and area, or one of the others.
+        """Curves `[H, B]` that a bracket compares, by `CodesignConfig.score`; ParEGO's is of latency, power and area.
 
-        Points that break the limit on power stand behind those that keep it.
+        The scores of points that break the limit on power are multiplied by `_BROKEN`.
         """
         latency, power = self._curves(searched)
         there = np.isfinite(latency)
@@ -391,11 +392,11 @@ class HardwareSearch:
         scale = fidelity.scale_update(scale, *_padded(known, np.asarray(np.isfinite(known).all(axis=1))))
         values = fidelity.normalise(scale, np.where(there[..., None], rows, 1).astype(np.float32))
         scalar = fidelity.parego(values, jnp.full(3, 1 / 3, jnp.float32))
-        # Better than all before is below 0 on these axes; a bracket takes logarithms.
+        # Points better than all before are below 0 on these axes, and a bracket takes logarithms.
         return np.where(there, np.maximum(np.asarray(scalar), 1e-3) * late, np.inf)
 
     def _filter(self) -> None:
-        """Which rows of the batch train the surrogate (UNICO, Section 3.2)."""
+        """Decides which rows of the batch train the surrogate (UNICO, Section 3.2)."""
         config, history = self.config, self.history
         if config.method not in ("unico", "hasco", "hasco-r"):
             return
@@ -420,7 +421,7 @@ class HardwareSearch:
     # ------------------------------------------------------------ keeping and telling
 
     def _tell(self, seconds: float) -> None:
-        """Tells how far the search is."""
+        """Reports the progress of the search to the listener."""
         if self.listener is None:
             return
         config, history = self.config, self.history
@@ -436,7 +437,7 @@ class HardwareSearch:
         )
 
     def marks(self) -> dict[str, object]:
-        """The marks of what decides a search; a checkpoint goes on only under the same."""
+        """Hashes of all that a search depends on; a checkpoint is resumed only if they are the same."""
         problem = self.problem
         record = {
             "networks": [plain(layer) for layer in problem.application.layers],
@@ -444,13 +445,13 @@ class HardwareSearch:
             "templates": [t.content_hash() for t in problem.space.variants],
             "technology": technology_hash(problem.technology),
             "package": package_to_dict(problem.package),
-            "settings": {k: v for k, v in plain(self.config).items() if k != "preset"},  # a name alone
+            "settings": {k: v for k, v in plain(self.config).items() if k != "preset"},  # a preset is only a name
             "version of mohamjax": __version__,
         }
         return marks_of(record)
 
     def save(self, store: CheckpointStore) -> None:
-        """Keeps what it takes to go on."""
+        """Writes the state of the search to a checkpoint."""
         tree = {"history": _plain_tree(self.history), "hyper": None if self.hyper is None else _leaves(self.hyper)}
         meta = {
             **self.marks(),
@@ -476,7 +477,7 @@ class HardwareSearch:
             empty = History.empty(rows, own.curves.shape[2], own.genes)
             arrays = saved.arrays
             like, structure = jax.tree_util.tree_flatten_with_path({"history": _plain_tree(empty)})
-            # Read back as they were written: double precision, which JAX arrays would not keep.
+            # Leaves stay NumPy arrays: JAX arrays would lose the double precision.
             leaves = [arrays[jax.tree_util.keystr(where)] for where, _ in like]
             if any(a.shape != b.shape for a, (_, b) in zip(leaves, like, strict=True)):
                 raise KeyError("shape")
@@ -495,12 +496,12 @@ def _leaves(hyper: gp.Hyper) -> list[np.ndarray]:
 
 
 def _plain_tree(history: History) -> dict[str, object]:
-    """A history as plain data, its fields by name."""
+    """Fields of a history by name."""
     return {f.name: getattr(history, f.name) for f in dataclasses.fields(History)}
 
 
 def _padded(rows: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows `[n, M]` and their mask, filled up to a power of two from 64 on: few programs for a growing history."""
+    """Rows `[n, M]` and mask, padded to a power of two from 64 on, so that a growing history compiles few programs."""
     size = max(64, 1 << (len(rows) - 1).bit_length())
     out = np.ones((size, rows.shape[1]), np.float32)
     out[: len(rows)] = np.where(mask[:, None], rows, 1)

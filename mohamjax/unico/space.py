@@ -1,12 +1,12 @@
 """Hardware spaces as data: index <-> digits by mixed radix, and a machine for every point inside jit.
 
-A point is one digit per axis. An axis either picks among structures (dataflow, widths), which are templates of their
-own, or sets sizes (capacities, fanouts) of all of them. A point's machine is made of arrays alone: one compilation
-serves all points.
+A point is one digit per axis. An axis either chooses among structures (dataflow, widths), each a template of its own,
+or sets sizes (capacities, fanouts) of all structures. A point's machine is computed from arrays, so that one
+compilation serves all points.
 
 Axes: N points, A axes, V variants (templates that structural axes choose from), L levels, innermost first.
 Source of the UNICO space: UNICO, Section 4.1 (size about 2^22), with the sizes of its cloud table; the counts per axis,
-the unit of the network's bandwidth and what it costs are ours.
+the unit of the network's bandwidth and its cost are our choice.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from mohamjax.runtime.struct import record, shown_briefly
 from mohamjax.workload import UniqueLayer
 
 MOST_POINTS = 2**31
-"""Points of a space at most: an index is what the random numbers of a point derive from."""
+"""Limit on the points of a space: random numbers of a point derive from its 32-bit index."""
 
 _LISTED = 24  # fanouts up to here are listed one by one
-_SIZES = 12  # capacities of a template's level at most
+_SIZES = 12  # most capacities of a template's level
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Axis:
     """One axis of a hardware space.
 
     Attributes:
-        name: for people and files.
-        values: what its digits stand for, rising where they are numbers.
-        sets: sizes that it sets to its value: pairs of `capacity` (words), `fanout_x` or `fanout_y` and the level, from
-            the innermost. An axis that sets none is structural: it chooses the template.
+        name: name shown to users and written to files.
+        values: values of the digits; numbers are ascending.
+        sets: sizes that the axis sets, pairs of `capacity` (words), `fanout_x` or `fanout_y` and the number of the
+            level, innermost 0. An axis that sets no size is structural: it chooses the template.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Axis:
 
     @property
     def encoded(self) -> np.ndarray:
-        """`[values]` float64 between 0 and 1: logarithms of numbers over their range, places of names."""
+        """`[values]` float64 from 0 to 1: logarithms of numbers scaled to their range, or positions of names."""
         if len(self.values) < 2:
             return np.zeros(len(self.values))
         if isinstance(self.values[0], str):
@@ -71,14 +71,14 @@ class Axis:
 
 @record
 class SpaceArrays:
-    """What turns digits into machines, as data.
+    """Arrays that map digits to machines.
 
     Attributes:
         templates: the variants at their largest sizes, leading axis `[V]`.
-        stride: `[A]` int32, what a digit of a structural axis adds to the number of the variant; 0 for other axes.
-        value: `[A, R]` float, sizes that the digits stand for, padded; 0 for structural axes.
-        capacity: `[A, L]` bool, the axis sets this capacity.
-        fanout: `[A, L, 2]` bool, the axis sets this fanout, along X or Y.
+        stride: `[A]` int32, stride of a structural axis in the number of the variant; 0 for other axes.
+        value: `[A, R]` float, size of every digit, padded to R values; 0 for structural axes.
+        capacity: `[A, L]` bool, true if the axis sets this capacity.
+        fanout: `[A, L, 2]` bool, true if the axis sets this fanout, along X or Y.
     """
 
     templates: TemplateArrays
@@ -97,7 +97,7 @@ def machine_of(digits: jax.Array, space: SpaceArrays, technology: Technology) ->
         technology: energy and area tables, in the float dtype of the space.
 
     Returns:
-        Its variant, `[]` int32, and the machine, with the costs of its sizes.
+        The variant, `[]` int32, and the machine, with costs for its sizes.
     """
     variant = jnp.sum(digits * space.stride)
     template = jax.tree.map(lambda leaf: leaf[variant], space.templates)
@@ -118,10 +118,10 @@ class HardwareSpace:
     """A discrete space of accelerators; points are numbered by mixed radix, the first axis slowest.
 
     Attributes:
-        name: for people and files.
+        name: name shown to users and written to files.
         axes: A axes.
-        variants: templates that the structural axes choose from, numbered by mixed radix over these alone, at their
-            largest sizes.
+        variants: templates that the structural axes choose from, at their largest sizes, numbered by mixed radix over
+            the structural axes.
 
     Examples:
         >>> space = named_space("unico-edge")
@@ -145,19 +145,19 @@ class HardwareSpace:
 
     @functools.cached_property
     def shape(self) -> tuple[int, ...]:
-        """Values of each axis."""
+        """Number of values of each axis."""
         return tuple(len(axis.values) for axis in self.axes)
 
     @property
     def size(self) -> int:
-        """Points."""
+        """Number of points."""
         return math.prod(self.shape)
 
     def digits(self, index: npt.ArrayLike) -> np.ndarray:
         """Digits `[N, A]` int32 of points `[N]`.
 
         Raises:
-            ValueError: a number is no point.
+            ValueError: a number is not a point of the space.
         """
         index = np.asarray(index, np.int64)
         if index.size and not (index.min() >= 0 and index.max() < self.size):
@@ -169,12 +169,12 @@ class HardwareSpace:
         return np.asarray(np.ravel_multi_index(tuple(np.moveaxis(np.asarray(digits, np.int64), -1, 0)), self.shape))
 
     def encode(self, index: npt.ArrayLike) -> np.ndarray:
-        """Coordinates `[N, A]` float32 between 0 and 1: logarithms of sizes, places of names."""
+        """Coordinates `[N, A]` float32 from 0 to 1 of points `[N]`, see `Axis.encoded`."""
         digits = self.digits(index)
         return np.stack([axis.encoded[digits[:, a]] for a, axis in enumerate(self.axes)], axis=1).astype(np.float32)
 
     def values(self, digits: np.ndarray) -> dict[str, int | str]:
-        """What the digits `[A]` of a point stand for, by axis."""
+        """Values of a point by axis name, from its digits `[A]`."""
         return {axis.name: axis.values[int(d)] for axis, d in zip(self.axes, digits, strict=True)}
 
     def variant(self, digits: npt.ArrayLike) -> np.ndarray:
@@ -191,11 +191,11 @@ class HardwareSpace:
         return strides
 
     def arrays(self, technology: Technology, levels: int | None = None) -> SpaceArrays:
-        """The space as arrays, single precision.
+        """The space as arrays in single precision.
 
         Args:
             technology: energy and area tables.
-            levels: L; default the most of any variant.
+            levels: L; default the largest number of any variant.
         """
         templates = template_arrays(self.variants, technology, levels)
         depth, widest = templates.component.shape[1], max(self.shape)
@@ -233,7 +233,7 @@ class HardwareSpace:
         return capacity, fanout
 
     def instance(self, digits: npt.ArrayLike, name: str | None = None) -> Template:
-        """A point as a template of fixed sizes, to map on it elsewhere."""
+        """A point as a template of fixed sizes, for use outside the space; `digits` `[A]`."""
         base = self.variants[int(self.variant(digits))]
         capacity, fanout = (x[0] for x in self.sizes(digits))
         levels = tuple(
@@ -263,7 +263,7 @@ def _packaged(dataflow: str) -> Template:
 
 
 def _structure(dataflow: str, name: str, words: int, *, most: tuple[int, int, int], burst: int = 8) -> Template:
-    """UNICO's template with rows and bandwidth of so many words, and the largest sizes of a space."""
+    """UNICO's template with shared rows and bandwidth of `words` words, and the largest sizes of a space."""
     base = _packaged(dataflow)
     local, shared, dram = base.levels
     array, local_words, shared_words = most
@@ -306,7 +306,7 @@ def _unico(name: str) -> HardwareSpace:
 
 @functools.cache
 def _unico_ci() -> HardwareSpace:
-    """A space of the size that the open HASCO code searches for matrix products."""
+    """A space of the size of the one that the open HASCO code searches for matrix products."""
     banks, bus, burst = tuple(range(1, 9)), (8, 16), (4, 8)
     local, shared = (64, 256, 1024), (16 * 1024, 64 * 1024, 256 * 1024)
     most = (32, local[-1], shared[-1])
@@ -330,19 +330,19 @@ def _unico_ci() -> HardwareSpace:
 
 
 SPACES = ("unico-edge", "unico-cloud", "unico-ci")
-"""Spaces by name. The first two are one space under two limits on power."""
+"""Names of the packaged spaces. The first two are one space under two limits on power."""
 
 
 def named_space(name: str) -> HardwareSpace:
-    """A space that comes with mohamjax.
+    """A packaged space.
 
     - `unico-edge`, `unico-cloud`: arrays of 1 to 24 by 1 to 24 PEs, 20 local and 20 shared scratchpads, networks of 16
       to 144 bits per cycle, output- or weight-stationary: 4,147,200 points.
-    - `unico-ci`: 1,728 points, for tests: square arrays, 3 x 3 scratchpads, 1 to 8 banks of 8 or 16 bits that are read
-      together, off-chip accesses of 4 or 8 words, two dataflows.
+    - `unico-ci`: 1,728 points, for tests: square arrays, 3 local and 3 shared scratchpads, 1 to 8 banks of 8 or 16 bits
+      that are read together, off-chip accesses of 4 or 8 words, two dataflows.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: there is no space of this name.
     """
     if name not in SPACES:
         raise InputError(f"unknown space {name!r}", argument="space", remedy=f"use one of {', '.join(SPACES)}")
@@ -353,13 +353,14 @@ def named_space(name: str) -> HardwareSpace:
 
 
 def template_space(template: Template) -> HardwareSpace:
-    """All sizes of a template between the least and its own.
+    """The space of all sizes of a template up to its own.
 
-    Every limited buffer takes its full size, halves of it down to one granule, and that (at least one word of each
-    data space that it keeps); every fanout above 1 takes all numbers up to 24, or as many along a logarithmic scale.
+    The capacities of every limited buffer are its own, repeatedly halved, down to one granule (at least one word of
+    each data space that it keeps). Every fanout above 1 takes all numbers if there are up to 24, else 24 along a
+    logarithmic scale.
 
     Raises:
-        InputError: the template has fixed sizes, or nothing that could be smaller.
+        InputError: the template has fixed sizes, or only one size.
     """
     if template.sizes == "fixed":
         raise InputError(
@@ -390,7 +391,7 @@ def template_space(template: Template) -> HardwareSpace:
 
 
 def _halves(full: int, granule: int, least: int) -> tuple[int, ...]:
-    """`full`, halved again and again, in whole granules."""
+    """`full`, repeatedly halved, in whole granules, down to the fewest that hold `least`; ascending."""
     values, size = {full}, full
     smallest = min(full, granule * max(1, -(-least // granule)))
     while size > smallest and len(values) < _SIZES - 1:
@@ -400,21 +401,21 @@ def _halves(full: int, granule: int, least: int) -> tuple[int, ...]:
 
 
 def _numbers(most: int) -> tuple[int, ...]:
-    """1 to `most`, all or evenly on a logarithmic scale."""
+    """Numbers from 1 to `most`: all of them, or a selection even on a logarithmic scale."""
     if most <= _LISTED:
         return tuple(range(1, most + 1))
     return tuple(sorted({round(v) for v in np.geomspace(1, most, _LISTED)}))
 
 
 def check_layers(layers: Sequence[UniqueLayer], space: HardwareSpace) -> None:
-    """Complains where a layer runs on no, or not on every structure of a space.
+    """Checks that every structure of a space runs every layer.
 
     Args:
         layers: unique layers.
         space: the space.
 
     Raises:
-        InputError: names the first layer.
+        InputError: a structure cannot run some layer; the message names the first one.
     """
     for template in {repr(t.dataflows): t for t in space.variants}.values():
         reasons = [fits(template, layer.type, layer.shape) for layer in layers]

@@ -1,4 +1,4 @@
-"""What if the hardware were another: grids of variants, sensitivities, and fronts under uncertainty."""
+"""What if the hardware were different: grids of variants, sensitivities, and fronts under uncertainty."""
 
 from mohamjax.whatif.grid import Axis, WhatIf, read_axes, what_if
 from mohamjax.whatif.notes import reasons, unchanged

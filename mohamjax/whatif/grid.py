@@ -33,9 +33,9 @@ class Axis:
     """The values of one parameter of a grid.
 
     Attributes:
-        parameter: which.
-        values: what it takes.
-        factor: they are factors on what it is now.
+        parameter: the parameter.
+        values: its values, or factors.
+        factor: whether they are factors on its present value.
     """
 
     parameter: Parameter
@@ -44,7 +44,7 @@ class Axis:
 
     @property
     def column(self) -> str:
-        """Name of its column."""
+        """Name of its column in tables."""
         return self.parameter.column(self.factor)
 
     def on(self, variant: Variant, value: float) -> Variant:
@@ -64,7 +64,7 @@ class WhatIf:
         settings: `[K, A]` float, the values of each variant; the last axis runs fastest.
         names: identifier of each design.
         objectives: `[K, N, 3]` float, latency [s], energy [J], area [mm^2]; infinite where a design does not run.
-        nominal: `[N, 3]` float, on the hardware as it is.
+        nominal: `[N, 3]` float, objectives on the hardware as it is.
     """
 
     axes: tuple[Axis, ...]
@@ -79,7 +79,7 @@ class WhatIf:
         return self.objectives.reshape(*(len(axis.values) for axis in self.axes), len(self.names), 3)
 
     def table(self) -> dict[str, np.ndarray]:
-        """The result as tidy columns: a row for every variant and design, designs fastest.
+        """The result as tidy columns: one row per variant and design, with designs varying fastest.
 
         Returns:
             `design_id`, a column for each parameter (its name and unit, or its name and `_factor`), `latency_s`,
@@ -111,7 +111,7 @@ def _number(text: str, argument: Argument) -> float:
 
 
 def _axis(known: abc.Mapping[str, Parameter], name: str, values: Values) -> Axis:
-    """One axis as it was written."""
+    """Reads one axis as users write it."""
     argument = Argument("vary", key=name)
     one = parameter(known, name, argument)
     if isinstance(values, str):
@@ -138,7 +138,7 @@ def read_axes(candidates: Candidates, vary: abc.Mapping[str, Values]) -> tuple[A
 
     Args:
         candidates: the designs; they decide which parameters there are.
-        vary: by parameter a text such as `2,4,8` or `x0.5,x1,x2`, or a list of numbers and such texts.
+        vary: by parameter, a text such as `2,4,8` or `x0.5,x1,x2`, or a list of numbers and such texts.
 
     Raises:
         InputError: an unknown parameter, a value that it cannot have, values mixed with factors, or two parameters that
@@ -177,7 +177,7 @@ def what_if(candidates: Candidates, vary: abc.Mapping[str, Values], progress: To
     Args:
         candidates: N designs.
         vary: see `read_axes`.
-        progress: told how far the evaluations are.
+        progress: callback for the progress of the evaluations.
 
     Returns:
         The objectives of all designs on all variants, and on the hardware as it is.

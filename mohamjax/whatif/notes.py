@@ -1,4 +1,4 @@
-"""What one should know of the answer to a what-if question: values that change nothing, designs that cannot run."""
+"""Remarks on the answer to a what-if question: values that change nothing, designs that cannot run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def resized(candidates: Candidates, variant: Variant) -> SizedDesign:
 
 
 def _variant(candidates: Candidates, axes: Sequence[Axis], values: Sequence[float]) -> Variant:
-    """One variant, the axes at these values."""
+    """The variant with these values of the axes."""
     both = variants_of(candidates, axes, np.asarray([values], float))
     return jax.tree.map(lambda leaf: leaf[1], both)
 
@@ -53,7 +53,7 @@ def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
 
     Args:
         candidates: the designs.
-        axes: what is varied.
+        axes: the parameters that are varied.
     """
     told: list[str] = []
     sized = any(axis.parameter.kind == "size" for axis in axes)
@@ -75,7 +75,7 @@ def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
 
 
 def _rule(axis: Axis) -> str:
-    """Why a factor on sizes may change none."""
+    """Why a factor on sizes may change no size; empty for values."""
     if not axis.factor:
         return ""
     capacity = axis.parameter.name.endswith("capacity")
@@ -83,7 +83,7 @@ def _rule(axis: Axis) -> str:
 
 
 def _same(now: SizedDesign, new: SizedDesign) -> bool:
-    """Whether all chiplets that stand keep their sizes."""
+    """Whether all chiplets that exist keep their sizes."""
     standing = np.asarray(new.design.template) >= 0
     pairs = ((now.capacity, new.capacity), (now.fanout, new.fanout))
     return all(np.array_equal(a[standing], b[standing]) for a, b in pairs)
@@ -96,7 +96,7 @@ def reasons(found: WhatIf, candidates: Candidates, evaluated: Evaluated, most: i
         found: the answer.
         candidates: its designs.
         evaluated: the same designs.
-        most: variants that are told.
+        most: most variants that are described.
     """
     told: list[str] = []
     broken = np.asarray(~np.isfinite(found.objectives).all(axis=-1))

@@ -1,6 +1,6 @@
-"""The numbers of the hardware that one may ask about, by name: what each is now, and how a variant has another.
+"""The hardware parameters of what-if questions, by name: their present values, and how variants change them.
 
-`docs/concepts/what-if.md` lists them. A parameter takes factors, and values where one value means something.
+`docs/concepts/what-if.md` lists them. A parameter takes factors, and also values if it stands for a single number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mohamjax.hardware import PackageParameters, PackageTables, package_tables
 from mohamjax.whatif.variant import Candidates, Leaf, Variant, in_precision, nominal_variant
 
 Number = float | jax.Array
-"""A factor or a value: traced where it is derived by."""
+"""A factor or a value; traced where derivatives are taken with respect to it."""
 
 Scale = Callable[[Variant, Number], Variant]
 
@@ -35,12 +35,12 @@ class Parameter:
     Attributes:
         name: e.g. `nop.hop_energy`.
         kind: `clock`, `bandwidth`, `energy`, `area`, `count` or `size`.
-        unit: of its value, as in names of columns; empty where it has none.
-        value: what it is now; None where several numbers go by its name, or the value depends on a size.
-        touches: the numbers that it changes; two parameters of a grid must not touch the same.
-        scale: the variant with this times a factor; traceable but for counts.
-        assign: the variant with this value; None where it takes factors alone.
-        whole: values are whole numbers, at least 1.
+        unit: unit of its value, as in column names; empty where it has none.
+        value: its present value; None where it stands for several numbers, or the value depends on a size.
+        touches: the numbers that it changes; two parameters of a grid must not change the same number.
+        scale: returns the variant with this parameter times a factor; traceable except for counts and sizes.
+        assign: returns the variant with this value; None where it takes factors alone.
+        whole: whether values are whole numbers of at least 1.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Parameter:
     whole: bool = False
 
     def __repr__(self) -> str:
-        """What a person asks of it: name, kind, and value with its unit."""
+        """Name, kind, and value with its unit."""
         told = "" if self.value is None else f", {f'{self.value:g} {self.unit}'.strip()}"
         return f"Parameter({self.name!r}, {self.kind}{told})"
 
     @property
     def least(self) -> float:
-        """Values must not be below; those of bandwidths and of the clock must be above."""
+        """The least value; bandwidths and the clock must be above it."""
         return 1.0 if self.whole else 0.0
 
     def column(self, factor: bool) -> str:
@@ -123,7 +123,7 @@ def _sram(which: str) -> Scale:
 
 
 def _stated(which: str, memory: bool) -> Scale:
-    """Scales what templates state themselves, with the energies of their off-chip levels or without."""
+    """Scales the energies or areas that templates state; with `memory`, those of their off-chip levels too."""
 
     def scale(variant: Variant, factor: Number) -> Variant:
         mask = np.array([which == "energy", which == "area"], variant.stated.dtype)
@@ -193,7 +193,7 @@ _NAMED: dict[str, tuple[str, ...]] = {name: (name,) for name in _ONE} | {"mac": 
 
 
 def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
-    """All numbers that may be asked about for these designs, by name, in a fixed order."""
+    """All parameters of the hardware of these designs, by name, in a fixed order."""
     package, templates, now = candidates.package, candidates.templates, nominal_variant(candidates.evaluation)
     found: list[Parameter] = []
 
@@ -228,7 +228,7 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
         for name, parts in _NAMED.items():
             scale, assign = _component(parts, which)
             values = getattr(now.technology, parts[0])[_COSTS[which] > 0]
-            # An operation costs what it costs once: of a multiplier and an adder the first number is the energy.
+            # An operation has one energy: of a multiplier's or an adder's numbers, it is the first.
             single = len(parts) == 1
             one_number = single and (which == "area" or name in _ONE[3:] or np.ptp(values) == 0)
             value = float(values[0]) if one_number else None
@@ -265,31 +265,31 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
 
 
 def _memory_energy(package: PackageParameters) -> float | None:
-    """pJ per bit that the package states for its memory; None where the technology knows it."""
+    """pJ per bit that the package states for its memory; None where the energy comes from the technology."""
     return None if package.memory is None else package.memory.energy
 
 
 def apart(known: abc.Mapping[str, Parameter]) -> list[Parameter]:
-    """Parameters without those that are part of another: a MAC is its multiplier and its adder, a kind of its own."""
+    """The parameters without those that are part of another: a MAC stands for its multiplier and its adder."""
     parts = {name for one in known.values() if len(one.touches) > 1 for name in one.touches}
     return [one for one in known.values() if one.name not in parts]
 
 
 _NEAR = 6
-"""Parameters that a complaint names, of those whose names hold what was asked for."""
+"""Most parameters that an error message names, of those whose names contain what was asked for."""
 
 
 def parameter(known: abc.Mapping[str, Parameter], name: str, argument: str | Argument) -> Parameter:
-    """The parameter of this name.
+    """The parameter with this name.
 
     Args:
-        known: of `known_parameters`.
-        name: the name; `nop.`, of numbers of the package, may be left out, so that a bandwidth has the name here that
-            `Package` and package files have for it.
-        argument: where it was written, for complaints.
+        known: from `known_parameters`.
+        name: the name; the prefix `nop.` of package parameters may be left out, so that bandwidths can be named as in
+            `Package` and in package files.
+        argument: where it was written, for error messages.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such parameter.
     """
     name = str(name)
     for full in (name, f"nop.{name}"):
@@ -327,7 +327,7 @@ def checked_value(one: Parameter, value: float, argument: str | Argument) -> flo
     """The value, if the parameter may have it.
 
     Raises:
-        InputError: it takes factors alone, or not this value.
+        InputError: the parameter takes factors alone, or cannot have this value.
     """
     if one.assign is None:
         raise InputError(f"{one.name} takes factors alone", argument=argument, remedy="write for example x0.5,x1,x2")
@@ -342,7 +342,7 @@ def checked_value(one: Parameter, value: float, argument: str | Argument) -> flo
 
 
 def checked_factor(factor: float, argument: str | Argument) -> float:
-    """The factor, if it is one.
+    """The factor, if it is valid.
 
     Raises:
         InputError: it is not above 0, or not finite.

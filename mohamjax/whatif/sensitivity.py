@@ -1,9 +1,9 @@
-"""How much each objective follows each number of the hardware: derivatives and elasticities.
+"""How strongly each objective depends on each hardware parameter: derivatives and elasticities.
 
-Exact derivatives (forward mode) of energy and area in energies and areas, in which the model is smooth (leakage, where
-it counts, follows neither: it is latency times a power that these numbers do not change); central differences where it
-is not: the latency is continuous in the clock and the bandwidths but has kinks, and sizes and numbers of interfaces are
-whole numbers (docs/concepts/what-if.md).
+The model is smooth in energies and areas, so the derivatives of energy and area with respect to these are exact
+(forward mode). Leakage, where it counts, depends on neither: it is latency times a power that these parameters do not
+change. Elsewhere differences are taken: the latency is continuous in the clock and the bandwidths but has kinks, and
+sizes and numbers of interfaces are whole numbers (docs/concepts/what-if.md).
 
 Axes: N designs, P parameters, 3 objectives.
 """
@@ -37,7 +37,7 @@ from mohamjax.whatif.variant import (
 )
 
 METHODS = ("exact", "difference", "doubling")
-"""How a row was found: forward-mode derivative; central difference of 1 % to both sides; against twice the number."""
+"""How a row was found: forward-mode derivative; central difference of 1 % to both sides; difference on doubling."""
 
 _STEP = 0.01
 _EXACT = ("energy", "area")
@@ -47,14 +47,14 @@ _WHOLE = ("size", "count")
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Strongest:
-    """What matters most, over the designs that run.
+    """The parameters that matter most, over the designs that run.
 
     Attributes:
         low: `[P, 3]` float, the elasticity that 5 % of the designs are below; 0 where there is none.
         middle: `[P, 3]` float, the median of the designs' elasticities; 0 where there is none.
         high: `[P, 3]` float, the elasticity that 95 % of the designs are below; 0 where there is none.
-        rows: for each objective the numbers of its parameters, the strongest first.
-        designs: that run.
+        rows: for each objective, the indices of its parameters, the strongest first.
+        designs: number of designs that run.
     """
 
     low: np.ndarray
@@ -67,17 +67,17 @@ class Strongest:
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Sensitivities:
-    """How much objectives follow parameters.
+    """How strongly objectives depend on parameters.
 
     Attributes:
         names: identifier of each design.
         parameters: P parameters.
-        methods: how each was looked at, of `METHODS`.
+        methods: the method for each parameter, one of `METHODS`.
         objectives: `[N, 3]` float, on the hardware as it is.
         derivative: `[N, P, 3]` float, per unit of the parameter where it has a value, otherwise per unit of its factor;
             NaN where there is none.
-        elasticity: `[N, P, 3]` float, d log objective / d log parameter: per cent by which the objective grows where
-            the parameter grows by one; NaN where there is none.
+        elasticity: `[N, P, 3]` float, d log objective / d log parameter: per cent by which the objective grows if
+            the parameter grows by 1 %; NaN where there is none.
     """
 
     names: tuple[object, ...]
@@ -96,8 +96,8 @@ class Sensitivities:
         """The parameters that matter most for each objective, by the median of their elasticities over the designs.
 
         Args:
-            most: parameters for each objective; those that nowhere reach 1 % of the strongest are left out, and where
-                no design runs all are.
+            most: most parameters for each objective; those that nowhere reach 1 % of the strongest are left out, and
+                all are where no design runs.
         """
         values = self.elasticity[np.isfinite(self.objectives).all(axis=1)]
         known = np.isfinite(values).any(axis=0)  # [P, 3]
@@ -112,7 +112,7 @@ class Sensitivities:
         return Strongest(low, middle, high, rows=rows, designs=len(values))
 
     def table(self) -> dict[str, np.ndarray]:
-        """Tidy columns: a row for every design, parameter and objective, objectives fastest.
+        """Tidy columns: one row per design, parameter and objective, with objectives varying fastest.
 
         Returns:
             `design_id`, `parameter`, `unit` (`factor` where it has no value), `value`, `objective`, `nominal`,
@@ -156,7 +156,7 @@ def _derivatives(
 
 
 def _tangent(one: Parameter, now: Variant) -> Variant:
-    """What a variant changes by per unit of the parameter, or of its factor where it has no value or is 0."""
+    """How much a variant changes per unit of the parameter's factor; per unit of the parameter where its value is 0."""
     at = one.value if one.value == 0 else 1.0
     change = one.assign if one.value == 0 else one.scale
     assert change is not None
@@ -167,12 +167,12 @@ def _tangent(one: Parameter, now: Variant) -> Variant:
 
 
 def _exact(candidates: Candidates, chosen: Sequence[Parameter], now: Variant) -> np.ndarray:
-    """`[N, P, 2]`, derivatives of energy and area per unit of the parameter, or of its factor without a value."""
+    """`[N, P, 2]`, derivatives of energy and area per unit of the parameter, or of its factor if it has no value."""
     if not chosen:
         return np.zeros((len(candidates), 0, 2))
     with in_precision(candidates.dtype):
         tangents = [_tangent(one, now) for one in chosen]
-        # Tangents of whole numbers are of a dtype of their own.
+        # Tangents of integers have a dtype of their own.
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *tangents)
         rows = jax.tree.map(jnp.asarray, (candidates.designs, (candidates.capacity, candidates.fanout)))
         found = np.asarray(_derivatives(*rows, now, stacked, candidates.evaluation), float)
@@ -187,9 +187,9 @@ def sensitivities(
 
     Args:
         candidates: N designs that run.
-        parameters: names, one or several; default all but single fanouts, and what is part of another: a MAC stands
-            for its parts.
-        progress: told how far the evaluations are.
+        parameters: names, one or several; default all but single fanouts and parameters that are part of another (a MAC
+            stands for its parts).
+        progress: callback for the progress of the evaluations.
 
     Raises:
         InputError: an unknown parameter.

@@ -1,4 +1,4 @@
-"""What-if questions from Python: designs of a space on other hardware, their sensitivities, how sure their front is."""
+"""What-if questions from Python: designs of a space on other hardware, sensitivities, uncertainty of their front."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _candidates(
     problem: DesignProblem | ApplicationLike,
     names: Sequence[object] | None,
 ) -> Candidates:
-    """The designs with the arrays of their space, once it is sure that the two belong together."""
+    """The designs with the arrays of their space, after checking that the two belong together."""
     if not isinstance(space, DesignSpace):
         raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
     if not isinstance(designs, Design | SizedDesign):
@@ -92,10 +92,10 @@ def what_if(
     docs/concepts/what-if.md lists the parameters.
 
     Args:
-        designs: leading axis `[N]`: of `sample_designs`, a front, or a file (`read_designs(...).designs`).
-        space: what they are evaluated in; its dtype is that of the result.
-        problem: whose `arrays` made the space; of a file `read_designs(...).problem`.
-        vary: by parameter a list of values, or of factors such as `x0.5`, or a text of them such as `x0.5,x1,x2`.
+        designs: leading axis `[N]`, from `sample_designs`, a front, or a file (`read_designs(...).designs`).
+        space: the space that they are evaluated in; its dtype is that of the result.
+        problem: the problem whose `arrays` made the space; for a file, `read_designs(...).problem`.
+        vary: by parameter, a list of values or of factors such as `x0.5`, or a text of them such as `x0.5,x1,x2`.
         names: identifier of each design; default their numbers.
 
     Returns:
@@ -122,14 +122,14 @@ def sensitivities(
     *,
     names: Sequence[object] | None = None,
 ) -> Sensitivities:
-    """Derivatives and elasticities of latency, energy and area in the numbers of the hardware.
+    """Derivatives and elasticities of latency, energy and area with respect to hardware parameters.
 
-    Exact derivatives for energies and areas, differences for clock, bandwidths, sizes and memory interfaces.
+    They are exact for energies and areas, and differences for clock, bandwidths, sizes and memory interfaces.
 
     Args:
         designs: leading axis `[N]`, see `what_if`.
-        space: what they are evaluated in.
-        problem: whose `arrays` made the space.
+        space: the space that they are evaluated in.
+        problem: the problem whose `arrays` made the space.
         parameters: names, one or several; default all but single fanouts.
         names: identifier of each design; default their numbers.
 
@@ -157,22 +157,22 @@ def uncertainty(
     *,
     names: Sequence[object] | None = None,
 ) -> Uncertainty:
-    """How sure a front is: draws energies, areas and bandwidths, and evaluates all designs on every draw.
+    """How certain a front is: draws energies, areas and bandwidths, and evaluates all designs on every draw.
 
-    One factor for each component kind and draw, log-normal with median 1, the same for all designs.
+    Each draw has one factor per component kind, log-normal with median 1, the same for all designs.
 
     Args:
         designs: leading axis `[N]`, see `what_if`; they compete with each other.
-        space: what they are evaluated in.
-        problem: whose `arrays` made the space.
-        spread: standard deviation of the logarithm of the factors, of all or by parameter.
-        samples: draws.
-        seed: of the draws.
+        space: the space that they are evaluated in.
+        problem: the problem whose `arrays` made the space.
+        spread: standard deviation of the logarithm of the factors, for all or by parameter.
+        samples: number of draws.
+        seed: seed of the draws.
         names: identifier of each design; default their numbers.
 
     Returns:
-        `.quantiles` `[3, N, 3]` (5, 50 and 95 %), `.probability` `[N]` of being non-dominated, `.fragile`: the designs
-        of the nominal front that almost never are, `.table()`.
+        `.quantiles` `[3, N, 3]` (5, 50 and 95 %), `.probability` `[N]` of being non-dominated, `.fragile` (designs of
+        the nominal front that are almost never non-dominated), `.table()`.
 
     Raises:
         InputError: an argument that `what_if` refuses too, or a spread below 0.

@@ -1,7 +1,8 @@
-"""How sure a front is: energies, areas and bandwidths drawn at random, all designs evaluated on every draw.
+"""How certain a front is: energies, areas and bandwidths drawn at random, all designs evaluated on every draw.
 
-Each component kind has one factor in a draw, log-normal with median 1, the same for all designs: a design that spends
-much on memory and one that spends much on MACs change places, two that spend alike do not (docs/concepts/what-if.md).
+Each component kind has one factor in a draw, log-normal with median 1, the same for all designs. So a design that
+spends much on memory and one that spends much on MACs may swap ranks, while two that spend alike do not
+(docs/concepts/what-if.md).
 
 Axes: N designs, K samples, P parameters.
 """
@@ -41,7 +42,7 @@ LEVELS = (0.05, 0.5, 0.95)
 """Quantiles that are reported."""
 
 ALMOST_NEVER = 0.05
-"""A design of the nominal front that is on fewer fronts than this share is named."""
+"""A design of the nominal front that is on less than this share of the drawn fronts is fragile."""
 
 
 @shown_briefly
@@ -53,11 +54,11 @@ class Uncertainty:
         names: identifier of each design.
         parameters: P parameters that were drawn.
         spread: `[P]` float, standard deviation of the logarithm of each one's factor.
-        factors: `[K, P]` float, what was drawn.
+        factors: `[K, P]` float, the factors that were drawn.
         nominal: `[N, 3]` float, objectives on the hardware as it is.
         objectives: `[K, N, 3]` float, objectives on every sample.
         quantiles: `[3, N, 3]` float, 5 %, 50 % and 95 % quantiles of the objectives.
-        in_front: `[N]` bool, no design dominates it on the hardware as it is.
+        in_front: `[N]` bool, whether no design dominates it on the hardware as it is.
         probability: `[N]` float, share of the samples in which no design dominates it.
     """
 
@@ -73,12 +74,12 @@ class Uncertainty:
 
     @property
     def fragile(self) -> tuple[object, ...]:
-        """Designs of the nominal front that almost never survive: on less than 5 % of the fronts."""
+        """Designs of the nominal front that almost never survive: those on less than 5 % of the drawn fronts."""
         rows = np.flatnonzero(self.in_front & (self.probability < ALMOST_NEVER))
         return tuple(self.names[i] for i in rows)
 
     def table(self) -> dict[str, np.ndarray]:
-        """A row for every design.
+        """The result as columns, one row per design.
 
         Returns:
             `design_id`; `latency_s`, `energy_J` and `area_mm2`, each followed by its `_p5`, `_p50` and `_p95`;
@@ -96,12 +97,12 @@ class Uncertainty:
 
 @jax.jit
 def _on_fronts(objectives: jax.Array) -> jax.Array:
-    """`[K, N]` bool, no row of its sample dominates it."""
+    """`[K, N]` bool, whether no row of its sample dominates it."""
     return jax.lax.map(lambda sample: emo.non_dominated_rank(sample) == 0, objectives)
 
 
 def _fronts(objectives: npt.ArrayLike) -> np.ndarray:
-    """`[K, N]` bool, the design runs in the sample and none dominates it."""
+    """`[K, N]` bool, whether the design runs in the sample and no other dominates it."""
     values = np.asarray(objectives)
     with in_precision(values.dtype):
         return np.asarray(_on_fronts(values)) & np.isfinite(values).all(axis=2)
@@ -122,7 +123,7 @@ def survival(objectives: npt.ArrayLike) -> np.ndarray:
 def _drawn(
     key: jax.Array, now: Variant, chosen: tuple[Parameter, ...], spread: np.ndarray, samples: int
 ) -> tuple[np.ndarray, Variant]:
-    """Factors `[K, P]`, and the hardware as it is with the variants that they make of it, `[1 + K]`."""
+    """Factors `[K, P]`, and variants `[1 + K]`: the hardware as it is, then the one that each sample makes of it."""
     normal = np.asarray(jax.random.normal(key, (samples, len(chosen)), now.clock.dtype))
     factors = np.exp(spread * normal).astype(now.clock.dtype)
     pairs = (zip(chosen, row, strict=True) for row in factors)
@@ -161,15 +162,15 @@ def uncertainty(
     seed: int = 0,
     progress: Told | None = None,
 ) -> Uncertainty:
-    """Draws the hardware's numbers and says how often each design is on the front.
+    """Draws hardware parameters and counts how often each design is on the front.
 
     Args:
         candidates: N designs, which compete with each other.
-        spread: standard deviation of the logarithm of the factors: of all energies, areas and bandwidths, or by
-            parameter of those that are named.
-        samples: K.
-        seed: of the draws; the same seed gives the same factors for any designs.
-        progress: told how far the evaluations are.
+        spread: standard deviation of the logarithm of the factors: one for all energies, areas and bandwidths, or one
+            for each named parameter.
+        samples: K, number of draws.
+        seed: seed of the draws; the same seed gives the same factors for any designs.
+        progress: callback for the progress of the evaluations.
 
     Raises:
         InputError: an unknown parameter, a spread below 0, or no sample.
@@ -181,7 +182,7 @@ def uncertainty(
     now = nominal_variant(candidates.evaluation)
     with in_precision(candidates.dtype):
         factors, drawn = _drawn(jax.random.key(seed), now, chosen, spreads, samples)
-    # The hardware as it is stands in the same program: a spread of 0 gives the same bits.
+    # The hardware as it is runs in the same program, so that a spread of 0 gives the same bits.
     found = evaluate_variants(candidates, drawn, progress=progress)
     nominal, objectives = found[0], found[1:]
     on_front = _fronts(found)

@@ -1,7 +1,7 @@
-"""Hardware variants as data, and designs evaluated on them: every design on every variant, in blocks of one program.
+"""Hardware variants as data, and the evaluation of every design on every variant, in blocks of one program.
 
-What a design costs on other hardware needs no new table of mappings: the tables hold cycles, bytes and counts of
-accesses; an evaluation makes energies and areas of them, from the technology (docs/concepts/what-if.md).
+To evaluate a design on other hardware, no mapping has to be tabulated again: the tables hold cycles, bytes and counts
+of accesses, and an evaluation computes energies and areas from them and the technology (docs/concepts/what-if.md).
 
 Axes: N designs, K variants, S tiles, V levels, T templates, B rows of a block.
 """
@@ -32,7 +32,7 @@ Leaf = jax.Array | np.ndarray
 
 @record
 class Components:
-    """What a variant may change of a `Technology`: its small parts, which a stack of variants repeats.
+    """The parts of a `Technology` that a variant may change: only small ones, as each variant of a stack has a copy.
 
     Attributes:
         sram: `[3]` float, added to the base-2 logarithms of the SRAM table: read and write energy, area.
@@ -61,12 +61,12 @@ class Variant(Rows):
 
     Attributes:
         clock: `[]` float, GHz.
-        package: that of `EvaluationArrays`, bandwidths in GB/s (bytes per cycle at 1 GHz).
+        package: as in `EvaluationArrays`, with bandwidths in GB/s (bytes per cycle at 1 GHz).
         technology: what the components cost.
         stated: `[2]` float, factors on the energies and on the areas that templates state themselves.
-        memory: `[]` float, factor on the energy of an off-chip memory that is stated and not of a type.
+        memory: `[]` float, factor on the energy of an off-chip memory whose energy is stated, not given by a type.
         size_factor: `[T, V, 3]` float, factors on capacity, fanout along X and along Y of the chiplets.
-        size: `[T, V, 3]` float, these sizes themselves [words, children, children]; -1 where they follow the factor.
+        size: `[T, V, 3]` float, the sizes themselves [words, children, children]; -1 where the factor applies.
     """
 
     clock: Leaf
@@ -86,7 +86,7 @@ class Variant(Rows):
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """Designs that exist, and the arrays that they are evaluated with.
+    """Designs to evaluate on variants, and the arrays that they are evaluated with.
 
     Attributes:
         names: identifier of each design.
@@ -94,7 +94,7 @@ class Candidates:
         capacity: `[N, S, V]` float, words per buffer of the chiplets, -1 where they are just large enough.
         fanout: `[N, S, V, 2]` float, children of their levels along X and Y, -1 where they are just large enough.
         evaluation: everything else; its float dtype is that of all results.
-        package: the parameters that the evaluation's package was made of.
+        package: the parameters that the evaluation's package was made from.
         templates: T templates, in the order of the evaluation.
     """
 
@@ -117,12 +117,12 @@ class Candidates:
 
 
 def in_precision(dtype: npt.DTypeLike) -> contextlib.AbstractContextManager[object]:
-    """Where arrays of this float dtype may be computed with."""
+    """A context in which arrays of this float dtype can be computed with."""
     return jax.enable_x64(True) if np.dtype(dtype) == np.float64 else contextlib.nullcontext()
 
 
 def candidates_of(evaluated: Evaluated, names: Sequence[object] | None = None) -> Candidates:
-    """Evaluated designs as they stand, at the sizes that their chiplets have.
+    """Candidates made from evaluated designs, with the sizes that their chiplets have.
 
     Args:
         evaluated: the designs, in any precision.
@@ -171,8 +171,8 @@ def nominal_variant(evaluation: EvaluationArrays) -> Variant:
 def stack_variants(variants: Sequence[Variant]) -> Variant:
     """Variants as one pytree with a leading axis `[K]`, NumPy leaves.
 
-    They may differ in the number of memory interfaces, and of links that contend: those that a variant does not have
-    serve no chiplet.
+    They may differ in the number of memory interfaces, and of links that contend: interfaces and links that are added
+    as padding serve no chiplet.
     """
     most = max(np.shape(v.package.interface_bandwidth)[0] for v in variants)
     links = max((v.package.tables.trunks.shape[-1] for v in variants if v.package.tables.trunks is not None), default=0)
@@ -190,10 +190,10 @@ def stack_variants(variants: Sequence[Variant]) -> Variant:
 
 
 def on_variant(evaluation: EvaluationArrays, variant: Variant) -> EvaluationArrays:
-    """The arrays of an evaluation with the variant's hardware, but for the sizes of chiplets (`variant_sizes`).
+    """The arrays of an evaluation with the variant's hardware, except the sizes of chiplets (`variant_sizes`).
 
-    Pure and traceable. Cycles are those of the variant's clock: bandwidths in bytes per cycle are its GB/s over its
-    GHz.
+    Pure and traceable. Cycles are those of the variant's clock: a bandwidth in bytes per cycle is the one in GB/s
+    divided by the GHz.
     """
     package = dataclasses.replace(
         variant.package,
@@ -213,7 +213,7 @@ def on_variant(evaluation: EvaluationArrays, variant: Variant) -> EvaluationArra
         mac_energy=base.machine.mac_energy * energy,
         mac_area=base.machine.mac_area * area,
     )
-    # Outside the outermost level there is padding only.
+    # Beyond the outermost level there is only padding.
     offchip = jnp.arange(base.fixed.shape[1]) == jnp.sum(base.machine.level_mask, axis=1, keepdims=True) - 1
     access = jnp.where(offchip, variant.memory, energy)
     factors = jnp.stack([access, access, jnp.full_like(access, area)], axis=-1)
@@ -239,7 +239,7 @@ def variant_sizes(
         scaled = jnp.where(factor == 1, now, rounded(now * factor))
         return jnp.where(stated >= 0, stated, scaled)
 
-    # The factor has an error of rounding: 1.1 * 160 words must not become 12 rows of 16.
+    # The product has a rounding error: 1.1 * 160 words must not become 12 rows of 16.
     def up(words: jax.Array) -> jax.Array:
         return jnp.ceil(words / granule * (1 - 4 * jnp.finfo(words.dtype).eps)) * granule
 
@@ -265,7 +265,7 @@ def _block(
     *,
     resized: bool,
 ) -> jax.Array:
-    """`[B, 3]`: every row's design on its variant."""
+    """Objectives of every row's design on its variant, `[B, 3]`."""
 
     def one(design: Design, sizes: tuple[jax.Array, jax.Array], variant: Variant) -> jax.Array:
         new = variant_sizes(design, sizes, variant, evaluation) if resized else sizes
@@ -285,7 +285,7 @@ MAX_VARIANTS = 10**6
 
 
 def check_count(number: int, argument: str) -> None:
-    """Raises InputError where there are more than `MAX_VARIANTS` variants, which all lie in memory together."""
+    """Raises InputError where there are more than `MAX_VARIANTS` variants, which are all in memory at once."""
     if number > MAX_VARIANTS:
         raise InputError(
             f"asks for {number:,} variants" if number < 10**15 else "asks for very many variants",
@@ -295,7 +295,7 @@ def check_count(number: int, argument: str) -> None:
 
 
 Told = Callable[[int, int], None]
-"""Who is told how many evaluations are done, and of how many."""
+"""Called with the number of evaluations that are done, and their total."""
 
 
 def evaluate_variants(
@@ -303,18 +303,18 @@ def evaluate_variants(
 ) -> np.ndarray:
     """Evaluates every design on every variant.
 
-    Blocks of 1,024 pairs (of 64 where there are no more than 1,024): one program for any numbers of designs and
-    variants; memory for one block and the result.
+    Runs in blocks of 1,024 pairs (64 where there are no more than 1,024): one program serves any numbers of designs and
+    variants, and memory holds one block and the result.
 
     Args:
         candidates: N designs.
         variants: leading axis `[K]`, from `stack_variants`.
-        resized: static, some variant has other sizes of chiplets.
-        progress: told after every block.
+        resized: static, whether some variant has other sizes of chiplets.
+        progress: called after every block.
 
     Returns:
-        `[K, N, 3]` float, latency [s], energy [J], area [mm^2]; all infinite where a design does not run on a variant:
-        a chiplet too small for its layers, or an array whose wires were not counted.
+        `[K, N, 3]` float, latency [s], energy [J], area [mm^2]; all infinite where a design does not run on a variant,
+        because a chiplet is too small for its layers, or the wires of an array were not counted.
     """
     number, kinds = len(candidates), len(variants)
     pairs = number * kinds
@@ -330,7 +330,7 @@ def evaluate_variants(
             own = jax.tree.map(lambda leaf, at=pair // number: leaf[at], variants)
             parts.append(_block(designs, sizes, own, candidates.evaluation, resized=resized))
             if progress is not None:
-                whole = max(len(parts) - 1, 1)  # the last block goes on while its turn is awaited
+                whole = max(len(parts) - 1, 1)  # the last block runs while the one before is awaited
                 jax.block_until_ready(parts[whole - 1])
                 progress(min(whole * width, pairs), pairs)
         found = np.concatenate(jax.device_get(parts))[:pairs]

@@ -1,6 +1,6 @@
 """Workloads: ONNX graphs read into layers, networks and application models.
 
-What reads ONNX is imported once it is asked for.
+The ONNX reader is imported on first use.
 """
 
 from __future__ import annotations

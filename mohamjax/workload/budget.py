@@ -1,4 +1,4 @@
-"""Limits of the work and memory that one import may take. They are counted during the import and never handed back.
+"""Limits of the work and memory of one import, which are counted as they are spent and never given back.
 
 A file of a few hundred bytes can ask for any amount of work: loops in loops, sequences of sequences, growing sizes.
 Every part of the importer that does work in proportion to something in the file counts it here first, including the
@@ -16,13 +16,13 @@ MAX_SIZE = 2**63 - 1
 """Most entries along an axis: as many as ONNX can state."""
 
 MAX_FOLDED_INTEGERS = 1 << 17
-"""Integers of an array whose values are kept, because shapes may be computed from them."""
+"""Most integers of an array whose values are kept, because shapes may be computed from them."""
 
 MAX_FOLDED_FLOATS = 1 << 12
 """The same for floating-point numbers (scales of a Resize, limits of a Range)."""
 
 MAX_FOLDED = 1 << 25
-"""Values that an import reads from other files, computes and keeps, in all."""
+"""Most values in all that an import reads from other files, or computes and keeps."""
 
 _MOST_PLACES = 1 << 20
 _COST_OF_MEMBER = 2  # entries
@@ -49,8 +49,8 @@ _LIMITS: dict[str, tuple[int, str, str]] = {
 class Budget:
     """Counts the work of an import by kind, and ends the import where it is too much.
 
-    `calls` are operator calls and walks through a graph inside a node, `entries` all that a call reads or makes
-    (operands, axes, entries of attributes, members of sequences, small values; large ones at a discount),
+    `calls` counts operator calls and walks through a graph inside a node, `entries` all that a call reads or makes
+    (operands, axes, entries of attributes, members of sequences, small values; large ones at a discount), and
     `dependencies` the members of the sets of layers that tensors and layers depend on.
 
     Args:
@@ -60,13 +60,13 @@ class Budget:
     def __init__(self, file: object) -> None:
         self.file = file
         self.item: str | None = None
-        """The node at work, for errors."""
+        """The node that is being walked, for errors."""
         self._spent = dict.fromkeys(_LIMITS, 0)
         self._folded = 0
         self._places = 0
 
     def spend(self, kind: str, amount: int = 1) -> None:
-        """Counts some more of a kind.
+        """Counts more work of a kind.
 
         Raises:
             InputError: The import has taken more than it may.
@@ -81,14 +81,14 @@ class Budget:
         self.spend("entries", _COST_OF_MEMBER * members)
 
     def fold(self, size: int) -> bool:
-        """Whether another large array of that many values may be kept; those beyond are left unknown.
+        """Counts a large array of that many values; returns whether it may be kept, else its values are left unknown.
 
-        Arrays of a few values, of which shapes are made, count as entries instead.
+        Arrays of a few values, from which shapes are made, count as entries instead.
         """
         self._folded += size
         return self._folded <= MAX_FOLDED
 
     def order(self, size: int) -> bool:
-        """Whether a regular order may be looked for among so many places; those beyond count as irregular."""
+        """Counts so many places; returns whether to look for a regular order in them, else they count as irregular."""
         self._places += size
         return self._places <= _MOST_PLACES

@@ -1,8 +1,8 @@
 """Control flow: branches with a constant condition are taken, loops with a constant trip count are unrolled.
 
-Control flow that depends on data is walked for the shapes alone where it holds no layer, and refused where it does. A
-loop without a trip count is tried iteration by iteration. A trial that is given up drops its layers; the budget that it
-used is not handed back.
+Control flow that depends on data is refused if it holds layers; otherwise it is walked for the shapes alone. A loop
+without a trip count is tried iteration by iteration. An abandoned trial drops its layers, but the budget that it used
+stays spent.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mohamjax.workload.tensor import BOOL, INT64, MisfitError, Shape, Tensor, co
 from mohamjax.workload.walk import Scope, Walk, control, prefix
 
 MAX_UNROLLED = 100_000
-"""Operator calls that one loop may make; a loop that would make more is not unrolled."""
+"""Most operator calls of one loop; a loop that would make more is not unrolled."""
 
 MAX_TRIPS = 10_000
-"""Iterations of a loop with a trip count; a loop of more is not unrolled."""
+"""Most iterations of a loop with a trip count; a longer one is not unrolled."""
 
 MAX_TRIAL = 1_000
 """Iterations after which a loop without a trip count is taken to be endless."""
@@ -62,14 +62,18 @@ def _refused(
     message: str,
     shapes: Callable[[], list[Tensor]] | None = None,
 ) -> list[Tensor]:
-    """Refuses control flow that cannot be unrolled, or passes over it if the user wants that.
+    """Refuses control flow that cannot be unrolled, or passes over it if `Walk.skip_unknown` is set.
 
     Args:
+        walk: The walk.
         node: The node.
         scope: Where it stands.
         inputs: Its inputs.
         message: Why it cannot be unrolled.
         shapes: Walks its graphs for the shapes of its outputs; the layers that this adds are dropped.
+
+    Returns:
+        The outputs of a node that is passed over.
     """
     if not walk.skip_unknown:
         raise walk.error(
@@ -144,7 +148,7 @@ def _loop(
         and (condition is None or proceed is not None)
         and id(body) not in walk.endless
     ):
-        # No count, or none that ends: the condition itself may fold to false.
+        # No trip count, or one too large: the condition itself may fold to false.
         done = _unroll(walk, node, scope, body, inputs, None, proceed)
     if done is not None:
         return done
@@ -176,7 +180,7 @@ def _unroll(
     trips: int | None,
     proceed: _Value,
 ) -> list[Tensor] | None:
-    """Runs a loop iteration by iteration; None where it turns out that its end is not known."""
+    """Runs a loop iteration by iteration; returns None if its end turns out to be unknown."""
     carried = list(inputs[2:])
     condition = inputs[1] if len(inputs) > 1 else None
     gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - 1 - len(carried))]
@@ -187,7 +191,7 @@ def _unroll(
     i = 0
     while (trips is None or i < trips) and (going is None or going):
         if trips is None and i >= most:
-            walk.endless.add(id(body))  # other loops may run it over and over
+            walk.endless.add(id(body))  # so that a loop around it does not try it again
             walk.drop_layers(mark)
             return None
         inner = scope.inner(body.hints, prefix(scope, node, f".{i}/"))
@@ -219,7 +223,7 @@ def _unroll(
 def _abstract_loop(
     walk: Walk, node: NodePlan, scope: Scope, body: GraphPlan, inputs: list[Tensor | None]
 ) -> list[Tensor]:
-    """A loop without layers whose end is not known: one pass over its body tells what depends on what."""
+    """Outputs of a loop that is not unrolled: two passes over its body give shapes; all depend on all its inputs."""
     carried = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in inputs[2:]]
     walk.budget.spend("entries", len(body.free))
     before = walk.union([*inputs, *(scope.find(name) for name in body.free)])
@@ -247,7 +251,7 @@ def _abstract_loop(
 def _scan(
     walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
 ) -> list[Tensor]:
-    """Unrolls a Scan; that of operator set 8 runs anew for every entry of a batch, axis 0 of all its operands."""
+    """Unrolls a Scan; one of operator set 8 runs once per batch entry (axis 0 of all its operands)."""
     body = _body(walk, node, scope, attributes, "body")
     batched = scope.opsets.get("", 1) < 9
     operands = inputs[1:] if batched else inputs
@@ -281,7 +285,7 @@ def _scan(
         gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - states)]
         for i in range(runs[1]):
             inner = scope.inner(body.hints, f"{before}{i}/")
-            # The slices of two steps are alike, not the same: each step gets tensors of its own.
+            # The slices of two steps differ in their values: each step gets tensors of its own.
             own = [None if t is None else dataclasses.replace(t) for t in slices]
             for name, value in zip(body.inputs, [*state, *own], strict=False):
                 inner.tensors[name] = value
@@ -317,7 +321,7 @@ def _sequence_map(
         inner = scope.inner(body.hints, prefix(scope, node, f".{i}/"))
         for name, value in zip(body.inputs, inputs, strict=False):
             if value is not None and value.sequence and value.elements is not None:
-                value = dataclasses.replace(value.elements[i])  # its neighbours may be alike, and are not the same
+                value = dataclasses.replace(value.elements[i])  # one Tensor may stand for members whose values differ
             inner.tensors[name] = value
         walk.budget.gather(len(gathered))
         for bucket, value in zip(gathered, walk.run_graph(body, inner), strict=True):
@@ -346,7 +350,7 @@ def _slices(
 def _stacked(
     walk: Walk, parts: list[Tensor], length: int | None, control: frozenset[int], label: str, axis: int = 0
 ) -> Tensor:
-    """The parts of a loop's iterations along a new axis."""
+    """Stacks the parts that a loop's iterations made, along a new axis."""
     if not parts:
         return Tensor(None, 0, producers=control, why=f"{label} runs zero times")
     shape = parts[0].shape
@@ -377,7 +381,7 @@ def _stacked(
 
 
 def _single(tensor: Tensor | None) -> _Value:
-    """The one value of a known tensor, None where it is not known."""
+    """The single value of a tensor, None if it is unknown."""
     if tensor is None or not tensor.values_known or tensor.data is None or tensor.data.size != 1:
         return None
     return tensor.data.reshape(-1).tolist()[0]

@@ -21,8 +21,8 @@ held_out:                    # reported beside, never searched for
     networks: [yolov3_416]
 ```
 
-A search sees one application model: the joined one, whose layers are those of all models, one model after the other. A
-design of it is one package with a schedule for every model: the models never run at the same time.
+A search sees one joined application model, which holds the layers of all models, one model after the other. Each of its
+designs is one package with a schedule for every model: the models never run at the same time.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from mohamjax.workload.layer import ApplicationModel, Network, with_batch
 from mohamjax.workload.scenario import MAX_LAYERS, load_scenario, named_beside
 
 MAX_MODELS = 64
-"""Application models of an ensemble, held-out ones apart."""
+"""Most searched models of an ensemble, and most held-out ones."""
 
 MOST_WEIGHT = 1e6
-"""Largest weight over the least: in single precision, a weight that became 0 would make the mean of a model that does
-not run no number."""
+"""Largest ratio of two weights. A smaller weight could become 0 in single precision, and the mean NaN where its model
+does not run."""
 
 
 class MemberModelForm(Form, kw_only=True):
@@ -88,10 +88,10 @@ class Member:
     """An application model of an ensemble.
 
     Attributes:
-        application: its networks; its name is the model's.
-        weight: how much it counts in a mean.
+        application: the networks, under the name of the model.
+        weight: its weight in the mean.
         batch: factor by which the samples of its networks were multiplied, for the record.
-        scenario: name or file of the scenario that it was made from, for the record; empty for the one at hand.
+        scenario: name or file of the scenario that it was made from, for the record; empty for the given one.
     """
 
     application: ApplicationModel
@@ -108,16 +108,16 @@ class Member:
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Ensemble:
-    """Application models that one package serves, A of them.
+    """The A application models that one package serves.
 
     Attributes:
         models: those that the search sees.
-        over: `mean` or `worst`: which of the weighted mean and the maximum of the models' latencies and energies is
-            minimised.
-        nominal: number of the model that a package would be designed for otherwise.
-        held_out: models that are reported alone.
-        name: name of the whole, for people; that of the scenario.
-        file: where it was read, for complaints; empty otherwise.
+        over: `mean` or `worst`: the search minimises the weighted mean or the maximum of the models' latencies and
+            energies.
+        nominal: index of the model that a package would be designed for without the ensemble.
+        held_out: models that are reported but not searched for.
+        name: name for people; that of the scenario.
+        file: the file that it was read from, for errors; empty if there is none.
     """
 
     models: tuple[Member, ...]
@@ -161,14 +161,14 @@ class Ensemble:
 
     @property
     def weights(self) -> np.ndarray:
-        """`[A]` float, they add up to 1."""
+        """Weights of the models, `[A]` float64, that add up to 1."""
         weight = np.asarray([member.weight for member in self.models], np.float64)
-        weight = weight / weight.max()  # so that no sum leaves the range of numbers
+        weight = weight / weight.max()  # so that the sum cannot overflow
         return weight / weight.sum()
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """`nominal` or `searched`, of every model."""
+        """Role of every model: `nominal` or `searched`."""
         return tuple("nominal" if a == self.nominal else "searched" for a in range(len(self.models)))
 
     @functools.cached_property
@@ -182,16 +182,16 @@ class Ensemble:
         return joined([member.application for member in (*self.models, *self.held_out)], self.name)
 
     def aggregate(self, objectives: ArrayLike) -> np.ndarray:
-        """Objectives over the models, `[..., 3]` float64, from those of every model, `[A, ..., 3]`.
+        """Combines the objectives of all models, `[A, ..., 3]`, into those of the ensemble, `[..., 3]` float64.
 
-        Latency and energy are the mean by weight or the worst; the area is the package's.
+        Latency and energy are the weighted mean or the maximum (see `over`); the area is that of the package.
         """
         values = np.asarray(objectives, np.float64)
         if self.over == "worst":
             return values.max(axis=0)
         weight = self.weights.reshape(-1, *[1] * (values.ndim - 1))
         mean = np.sum(weight * values, axis=0)
-        mean[..., 2] = values[..., 2].max(axis=0)  # they are equal
+        mean[..., 2] = values[..., 2].max(axis=0)  # all models have the same area
         return mean
 
     def record(self) -> dict[str, object]:
@@ -212,9 +212,9 @@ class Ensemble:
 
 
 def joined(applications: Sequence[ApplicationModel], name: str = "joined") -> ApplicationModel:
-    """All layers of several application models in one; networks keep their names, which several may share.
+    """Joins application models into one; networks keep their names, which may then occur more than once.
 
-    Deadlines, frame rates and weights are left out: they hold for each model separately.
+    Deadlines, frame rates and weights are reset: they hold for each model separately.
     """
     silent = {"deadline_s": float("inf"), "frames_per_second": 0.0, "weight": 1.0}
     networks = (dataclasses.replace(n, **silent) for application in applications for n in application.networks)
@@ -228,11 +228,11 @@ def load_ensemble(
 
     Args:
         path: the YAML file.
-        application: the scenario at hand, whose networks the models name.
-        warn: told of what is odd in further scenarios that the file names.
+        application: the scenario of models that name no other.
+        warn: takes each warning about the other scenarios that the file names.
 
     Raises:
-        InputError: the file cannot be read, is not well-formed, or names a network or a scenario that is not there.
+        InputError: the file cannot be read, is not well-formed, or names a network or a scenario that does not exist.
 
     Examples:
         >>> import pathlib
@@ -279,7 +279,7 @@ def _member(
 def _chosen(
     patterns: Sequence[str], application: ApplicationModel, path: pathlib.Path, where: str
 ) -> tuple[Network, ...]:
-    """The networks that some pattern names, in the order of the scenario."""
+    """The networks whose names match any of the patterns, in the order of the scenario."""
     names = [network.name for network in application.networks]
     for i, pattern in enumerate(patterns):
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):

@@ -1,4 +1,4 @@
-"""ONNX files to networks: input shapes, the walk, and the rows that the command line prints."""
+"""Reads ONNX files as networks, and makes the rows that the command line prints of them."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def read_network(
         path: The ONNX file, operator sets 7 to 23.
         name: Name of the network; the file's stem by default. Characters other than letters, digits and `_.+#-`
             become `_`.
-        batch: Samples that run at once: the size of a symbolic batch, which is 1, with a warning, where it is not
-            given. Where the file fixes the first axis of every input at 1, its layers are taken for those of one sample
-            and do `batch` times the work (`with_batch`).
+        batch: Samples that run at once: the size of a symbolic batch (1, with a warning, if not given). If the file
+            fixes the first axis of every input at 1, its layers count as those of one sample and do `batch` times the
+            work (`with_batch`).
         shapes: Shapes by tensor name, for inputs with symbolic sizes and for tensors whose size depends on data.
         skip_unknown: Pass dependencies through unknown operators, with a warning, instead of refusing them.
         warn: Takes each warning, one line; standard error by default.
@@ -190,11 +190,11 @@ def _check_shape_names(walk: Walk, path: object) -> None:
 def _input_tensors(
     graph: onnx.GraphProto, walk: Walk, batch: int | None, tell: Callable[[str], None], path: object
 ) -> tuple[dict[str, Tensor], bool]:
-    """Shapes of the graph's inputs: the user's, then the file's with its symbolic sizes bound.
+    """Tensors of the graph's inputs: with the user's shapes, or else the file's with its symbolic sizes bound.
 
     Returns:
-        Tensors by name; and whether the layers are those of one sample, where a batch is asked for and none is
-        symbolic.
+        The tensors by name, and whether the batch still has to multiply the layers: one is asked for, none is symbolic
+        and the layers are those of one sample.
     """
     infos = {info.name: info for info in graph.input}
     used = set(walk.plan.outputs).union(*(node.needs for node in walk.plan.nodes))
@@ -242,7 +242,7 @@ def _input_tensors(
 
 
 def _is_of_one_sample(inputs: abc.Mapping[str, Tensor], batch: int, tell: Callable[[str], None]) -> bool:
-    """Whether the first axis of all inputs is 1; says so where it is neither 1 nor the batch that is asked for."""
+    """Whether the first axis of every input is 1; warns if one is neither 1 nor the batch that is asked for."""
     first = {name: t.shape[0] for name, t in inputs.items() if t.shape and not t.const}
     other = next((name for name, d in first.items() if d not in (1, batch)), None)
     if first and other is None:
@@ -253,7 +253,7 @@ def _is_of_one_sample(inputs: abc.Mapping[str, Tensor], batch: int, tell: Callab
 
 
 def _sizes(info: onnx.ValueInfoProto) -> list[int | str] | None:
-    """Sizes as the file has them: integers, symbol names, `""` where nothing is said; None without a shape.
+    """Sizes as the file states them: integers, symbol names, `""` if not stated; None without a shape.
 
     Some exporters write -1 for a size that they do not know, or 0 for the batch of a tensor of several axes.
     """
@@ -280,7 +280,7 @@ def _is_batch(symbol: str, axis: int) -> bool:
 def _bind_batch(infos: Sequence[onnx.ValueInfoProto], symbols: dict[str, int], batch: int) -> list[str]:
     """Binds the batch symbols; returns them for the warning, as `input[axis]` where they have no name."""
     chosen: dict[str, None] = {}
-    # A symbol that stands elsewhere too is no batch, unless its name says so.
+    # A symbol that some later axis has too is no batch, unless its name says so.
     elsewhere = {size for info in infos for size in (_sizes(info) or ())[1:] if isinstance(size, str) and size}
     for info in infos:
         for axis, size in enumerate(_sizes(info) or ()):

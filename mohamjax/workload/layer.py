@@ -1,6 +1,6 @@
 """Layers, networks and application models: what is to be computed.
 
-Axes: D the eight loop dimensions, in the order of `DIMS`.
+Loop bounds come in the order of `DIMS`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mohamjax.runtime.struct import shown_briefly
 Task = Literal["vision", "language", "recommendation"]
 
 TASKS: tuple[str, ...] = get_args(Task)
-"""What networks are for: the classes of G# (Section 5.1.1)."""
+"""Tasks of networks: the classes of G# (Section 5.1.1)."""
 
 _MAX_BOUND = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkloadShape:
-    """Loop bounds of a layer with its strides and dilations; (first axis, second axis) in every pair."""
+    """Loop bounds, strides and dilations of a layer; pairs are (first axis, second axis)."""
 
     G: int = 1
     N: int = 1
@@ -40,10 +40,10 @@ class WorkloadShape:
     dilation: tuple[int, int] = (1, 1)
 
     def check(self) -> None:
-        """Complains about what is no whole number of at least 1: layers check their shapes when they are made.
+        """Checks that every bound, stride and dilation is a whole number from 1 to 2^31 - 1; layers call it when made.
 
         Raises:
-            InputError: names it.
+            InputError: one is not; names it.
         """
         pairs = (("stride", self.stride), ("dilation", self.dilation))
         for name, values in (*((dim, (getattr(self, dim),)) for dim in DIMS), *pairs):
@@ -88,7 +88,7 @@ class Layer:
         type: One of `LAYER_TYPES`.
         op: The ONNX operator it came from.
         shape: Its workload shape.
-        word_bits: Width of the element type in the model.
+        word_bits: Width in bits of the element type in the model.
         predecessors: Indices (within the network) of the layers that must have ended before it starts.
     """
 
@@ -118,10 +118,10 @@ class Network:
         name: distinct within an application model.
         layers: predecessors are indices of this tuple.
         source: where it was read from.
-        task: what it is for, of `TASKS`; empty where nobody says.
-        deadline_s: s from the start (of a frame) until its last layer should have ended; inf for none.
+        task: one of `TASKS`; empty if unknown.
+        deadline_s: seconds from the start (of a frame) by which its last layer should have ended; inf for none.
         frames_per_second: how often it runs; 0 for once.
-        weight: how much its latency counts beside that of the others.
+        weight: weight of its latency relative to the other networks'.
     """
 
     name: str
@@ -133,10 +133,10 @@ class Network:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Checks predecessors and what its users ask for.
+        """Checks predecessors, deadline, frame rate and weight.
 
         Raises:
-            InputError: a layer waits for none that comes before it, or a number cannot be; names it.
+            InputError: a predecessor is not an earlier layer, or a number is out of range; names it.
         """
         for place, layer in enumerate(self.layers):
             for p in layer.predecessors:
@@ -157,7 +157,7 @@ class Network:
 
     @property
     def asked(self) -> dict[str, float]:
-        """What its users ask for, as far as they say it, by the keys of files."""
+        """Deadline, frame rate and weight where they differ from the defaults, by their keys in files."""
         given = {"deadline_s": self.deadline_s, "frames_per_second": self.frames_per_second, "weight": self.weight}
         silent = {"deadline_s": math.inf, "frames_per_second": 0.0, "weight": 1.0}
         return {key: value for key, value in given.items() if value != silent[key]}
@@ -182,9 +182,9 @@ class ApplicationModel:
     """Independent networks that run together (multi-tenant); layers are numbered network after network.
 
     Attributes:
-        name: of the whole.
-        networks: each with a name of its own.
-        joined: these are the networks of several application models, which may share names (`ensemble.joined`).
+        name: name of the model.
+        networks: their names are distinct unless `joined`.
+        joined: the networks come from several application models (`ensemble.joined`) and may share names.
     """
 
     name: str
@@ -192,10 +192,10 @@ class ApplicationModel:
     joined: bool = dataclasses.field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Checks that networks can be told apart.
+        """Checks that the names of networks are distinct.
 
         Raises:
-            InputError: two have one name.
+            InputError: two networks have the same name.
         """
         names = [network.name for network in self.networks]
         for name in names:
@@ -241,7 +241,7 @@ class ApplicationModel:
 
 
 def with_batch(network: Network, batch: int) -> Network:
-    """The network with `batch` times the samples at once: N of its layers, and G where two activations are multiplied.
+    """The network with `batch` times the samples: N of its layers grows, or G where two activations are multiplied.
 
     Raises:
         InputError: a loop bound becomes too large.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_BYTES = (1 << 31) - 1
 """Most bytes of an ONNX file: as many as a protobuf message may have."""
 
-_COST_OF_OPENING = 1 << 10  # values of eight bytes that could be read while a file is opened
+_COST_OF_OPENING = 1 << 10  # opening a file takes as long as reading this many values of eight bytes
 _MAX_FOLDERS = 64  # in the path of external data
 
 _EXPORT = "export the model to ONNX again"
@@ -44,7 +44,7 @@ def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
         The model; it has a graph with at least one node and an operator-set version.
 
     Raises:
-        InputError: The file is missing, no file, no ONNX, truncated or empty, or its external data lies outside
+        InputError: The file is missing, not a file, not ONNX, truncated or empty, or its external data lie outside
             its folder.
     """
     with open_file(path, "ONNX file", MAX_BYTES, _SAVE_EXTERNAL) as stream:
@@ -195,10 +195,10 @@ def _check_location(tensor: onnx.TensorProto, folder: pathlib.Path, path: object
 
 
 def check_sizes(sizes: Sequence[object], item: str, file: object) -> None:
-    """Refuses sizes that can be no shape: too many axes, or a size that is negative or too large.
+    """Refuses sizes that cannot be a shape: too many axes, or a size that is negative or too large.
 
     Args:
-        sizes: Sizes; what is no integer stands for an unknown one.
+        sizes: Sizes; anything but an integer stands for an unknown one.
         item: Whose they are, for errors.
         file: The model file, for errors.
 
@@ -220,11 +220,11 @@ def check_sizes(sizes: Sequence[object], item: str, file: object) -> None:
 
 
 def read_tensor(tensor: onnx.TensorProto, budget: Budget) -> Tensor:
-    """Turns a constant of the file into a `Tensor`, with its values if it is small and they are there.
+    """Turns a constant of the file into a `Tensor`, with its values if they are few and present.
 
     Args:
         tensor: The stored constant; its data may be missing (stripped or external).
-        budget: Names the model file, beside which small external data lies, and counts what is read of that.
+        budget: Names the model file, which external data lie beside, and counts what is read of these.
 
     Returns:
         A constant tensor; `data` is None where the constant is big or absent.
@@ -245,7 +245,7 @@ def read_tensor(tensor: onnx.TensorProto, budget: Budget) -> Tensor:
 
 
 def _values(tensor: onnx.TensorProto, numpy_type: np.dtype, count: int, budget: Budget) -> np.ndarray | None:
-    """Values of a small dense tensor, flat, or None where they are not there."""
+    """Values of a small dense tensor, flat, or None if they are absent."""
     raw: bytes | None = None
     if tensor.data_location == _EXTERNAL:
         raw = _external_bytes(tensor, count * numpy_type.itemsize, budget)
@@ -284,5 +284,5 @@ def _external_bytes(tensor: onnx.TensorProto, length: int, budget: Budget) -> by
         with open_file(target, "data file", MAX_SIZE) as stream:
             stream.seek(offset)
             return stream.read(length)
-    except (OSError, ValueError, OverflowError):  # an InputError is a ValueError: what is not there is not needed
+    except (OSError, ValueError, OverflowError):  # InputError is a ValueError; absent data are not needed
         return None

@@ -1,6 +1,6 @@
-"""The plan of a graph: its nodes in an order in which they can be walked, their attributes decoded.
+"""The plan of a graph: its nodes in an order in which they can be walked, with decoded attributes.
 
-A graph is planned once; undefined and doubly defined tensors and cycles are refused here.
+A graph is planned once. Tensors that are defined twice and cycles are refused here, undefined tensors by the walk.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import onnx
 
 _LONGEST_NAME = 300
-"""Characters of a node's name. A longer one loses its middle, because it precedes the names of all its layers."""
+"""Most characters of a node's name. A longer one loses its middle, because the names of all its layers repeat it."""
 
-_COST_OF_OUTPUT = 8  # entries: what a tensor takes of memory beside its sizes and values
+_COST_OF_OUTPUT = 8  # entries: the memory of a tensor without its sizes and values
 
 
 @dataclasses.dataclass
@@ -33,14 +33,14 @@ class NodePlan:
     Attributes:
         op: Operator name.
         domain: Operator domain, `""` for the standard one.
-        overload: Which function of that name.
+        overload: Tells functions of one name apart.
         name: Its name, or one made from operator and place.
         inputs: Tensor names, `""` = left out.
         outputs: Tensor names, `""` = not wanted.
         attributes: Decoded; a graph is a `GraphPlan`, a tensor a `Tensor`.
         references: Attributes whose value is an attribute of the enclosing function.
-        needs: Tensor names that it reads, those inside its graphs included.
-        entries: Operands, results and entries of its attributes: what a call of it costs at least.
+        needs: Tensor names that it reads, including those that its graphs take from outside.
+        entries: What a call costs at least: its operands, results and entries of attributes.
     """
 
     op: str
@@ -77,7 +77,7 @@ class GraphPlan:
         inputs: Names of the inputs that no initialiser defines.
         outputs: Names of the outputs.
         constants: Initialisers.
-        hints: What the file says of its tensors, by name (`value_info`, inputs, outputs).
+        hints: What the file states about its tensors, by name (`value_info`, inputs, outputs).
         free: Names that it takes from outside.
     """
 
@@ -100,8 +100,8 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, budget: Budget) -> G
         The plan.
 
     Raises:
-        InputError: A tensor is defined twice or is said to have sizes that no tensor has, the nodes form a cycle, or
-            an attribute cannot be decoded.
+        InputError: A tensor is defined twice or is stated with impossible sizes, the nodes form a cycle, or an
+            attribute cannot be decoded.
     """
     file = budget.file
     constants: dict[str, Tensor] = {}
@@ -171,7 +171,7 @@ def _sparse(sparse: onnx.SparseTensorProto, budget: Budget) -> Tensor:
 
 
 def _printable(text: str | bytes) -> str:
-    """A name fit for one line; protobuf hands over bytes where a name is no UTF-8."""
+    """A name fit for one line; protobuf returns bytes for a name that is not UTF-8."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     text = shortened(text, _LONGEST_NAME)
@@ -179,7 +179,7 @@ def _printable(text: str | bytes) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """The text, a long one without its middle."""
+    """The text; one that is too long loses its middle."""
     return text if len(text) <= longest else f"{text[: longest // 2]}...{text[-longest // 2 :]}"
 
 
@@ -272,7 +272,7 @@ def _ordered(nodes: list[NodePlan], makers: abc.Mapping[str, int], file: object)
     if len(out) < len(nodes):
         at = next(i for i, n in enumerate(left) if n)
         seen: dict[int, int] = {}
-        while at not in seen:  # walking backward among the nodes that wait must come round
+        while at not in seen:  # a walk backward among the waiting nodes must close a cycle
             seen[at] = len(seen)
             at = min(j for j in waits[at] if left[j])
         cycle = [nodes[i].name for i in list(seen)[seen[at] :]]

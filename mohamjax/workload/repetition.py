@@ -1,12 +1,12 @@
 """Where a tensor repeats itself: the part of an index on which its values do not depend.
 
-An axis is written as factors, outermost first, whose sizes multiply to its size: the digits of an index in mixed
-radix, as the nested modes of CuTe's layouts. A factor is repeated where the values are the same for all its digits (a
-layout would give it the stride 0). Two key heads that four query heads each read are an axis `((2, False), (4, True))`
-where every head stands four times in a row, and `((4, True), (2, False))` where the pair of them stands four times.
+An axis is written as factors, outermost first, whose sizes multiply to its size: the digits of a mixed-radix index,
+like the nested modes of CuTe's layouts. A factor is repeated if the values are the same for all its digits (a layout
+would give it the stride 0). Two key heads that four query heads each read are an axis `((2, False), (4, True))` if
+every head stands four times in a row, and `((4, True), (2, False))` if the pair of heads stands four times.
 
-A factor that is not repeated says nothing: its values may or may not differ. So what cannot be followed is written as
-a factor that is not repeated, which is always right. Axes of size 1 have no factors.
+A factor that is not repeated claims nothing: its values may or may not differ. So an unknown pattern can always be
+written as a factor that is not repeated. Axes of size 1 have no factors.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ def simplified(factors: Iterable[Factor]) -> Factors:
 
 
 def aligned(a: Iterable[Factor], b: Iterable[Factor]) -> list[tuple[int, bool, bool]]:
-    """Two ways to write one axis, cut so that both have the same factors.
+    """Cuts two ways to write one axis so that both have the same factors.
 
     Args:
         a: Factors whose sizes multiply to the size of the axis.
         b: Factors of the same product.
 
     Returns:
-        (size, repeated in a, repeated in b) of each factor, outermost first. They cut `b` further, never across its
-        factors. Where the two cannot both be cut (2 x 3 against 3 x 2) they are those of `b` and repeat nothing.
+        (size, repeated in a, repeated in b) of each factor, outermost first. Every factor lies inside one of `b`. Where
+        the two cannot both be cut (2 x 3 against 3 x 2), the factors are those of `b` and not repeated.
     """
     left, right = list(a)[::-1], list(b)[::-1]
     out: list[tuple[int, bool, bool]] = []
@@ -86,7 +86,7 @@ def common(a: Factors, b: Factors) -> Factors:
 
 
 def reshaped(repetition: Repetition, sizes: Sequence[int]) -> Repetition:
-    """The same entries in row-major order along other axes, of the same (positive) number of entries."""
+    """Factors of the axes after a row-major reshape to other sizes, of the same (positive) number of entries."""
     flat = simplified(itertools.chain.from_iterable(repetition))
     pieces = aligned(flat, [(d, False) for d in sizes if d != 1])[::-1]
     out = []
@@ -101,7 +101,7 @@ def reshaped(repetition: Repetition, sizes: Sequence[int]) -> Repetition:
 
 
 def spread(repetition: Repetition, sizes: Sequence[int], wide: Sequence[int]) -> Repetition:
-    """Axes of the given sizes, broadcast to wider ones by NumPy's rules: each of size 1 becomes a repetition."""
+    """Axes of the given sizes, broadcast to wider ones by NumPy's rules: a widened axis becomes a repetition."""
     missing = len(wide) - len(sizes)
     return tuple(
         simplified([(d, True)]) if i < missing or sizes[i - missing] != d else repetition[i - missing]
@@ -110,7 +110,7 @@ def spread(repetition: Repetition, sizes: Sequence[int], wide: Sequence[int]) ->
 
 
 def first_places(factors: Factors) -> np.ndarray:
-    """For each place along an axis the first place that is known to hold the same, int64[size]."""
+    """For each place along an axis, the first place that is known to hold the same value, `[size]` int64."""
     places = np.zeros(1, np.int64)
     for size, repeated in factors:
         digits = np.zeros(size, np.int64) if repeated else np.arange(size)
@@ -119,13 +119,13 @@ def first_places(factors: Factors) -> np.ndarray:
 
 
 def of_places(places: np.ndarray) -> Factors:
-    """The axis that holds, place by place, what stands at these places of another one (equal numbers, equal values).
+    """Factors of an axis that is picked from these places of another one; equal places hold equal values.
 
     Args:
         places: Integers [n], n positive.
 
     Returns:
-        Factors of n. What repeats irregularly is not repeated; a factor further inside is found before one outside.
+        Factors of n. Irregular repetitions count as not repeated; inner factors are found before outer ones.
     """
     n = places.size
     if np.unique(places).size == n:

@@ -23,8 +23,8 @@ SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
 
 VARIANTS = ("ar-vr-rates", "ar-vr-unet", "data-center-released")
-"""Packaged variants: `ar-vr` with frame rates of XRBench (sources in its file), and C and D with UNet where MOHaM's
-release has it: in C."""
+"""Packaged variants: `ar-vr` with frame rates of XRBench (sources in its file), and C and D as MOHaM's release has
+them, with UNet in C."""
 
 DEPTHWISE = ("physical", "as-released")
 """How depthwise convolutions are read: each channel over its own input, or as MOHaM's release reads them."""
@@ -114,17 +114,16 @@ def load_scenario(
 ) -> ApplicationModel:
     """Loads an application model.
 
-    A user's scenario is YAML: `name` (optional), `description` (optional) and `networks`, a list of `file` (relative to
-    the YAML file, or the name of a packaged network) with, optionally, `name`, `copies`, `batch`, `shapes`
-    (`{tensor: [d, d, ...]}`) and `task` (of `TASKS`, for those who draw jobs from the networks of one). What the users
-    of a network ask for: `deadline_s`, `frames_per_second` (which is a deadline of one period where none is given) and
-    `weight`.
+    A user's scenario is YAML: `networks` and, optionally, `name` and `description`. A network has a `file` (relative to
+    the YAML file, or the name of a packaged network) and, optionally, `name`, `copies`, `batch`, `shapes`
+    (`{tensor: [d, d, ...]}`), `task` (one of `TASKS`, for drawing jobs by task), and what its users ask for:
+    `deadline_s`, `frames_per_second` (which sets a deadline of one period if none is given) and `weight`.
 
     Args:
         spec: A packaged scenario (`SCENARIOS`, or A to D, or `VARIANTS`), a packaged network (`packaged_names`), a YAML
-            file or an ONNX file; or several of them, whose networks then run together, in that order. A file that has
-            the name of a packaged network wins over it.
-        batch: Samples that run at once, of the networks for which the scenario does not say it (`read_network`).
+            file or an ONNX file; or several of them, whose networks then run together, in that order. A file with the
+            name of a packaged network takes precedence over it.
+        batch: Samples that run at once (`read_network`), for networks for which the scenario states no `batch`.
         shapes: Shapes by tensor name, for the networks that have a tensor of that name.
         skip_unknown: Passes over unknown operators, with a warning, instead of refusing them (`read_network`).
         warn: Takes each warning, one line; standard error by default.
@@ -219,9 +218,9 @@ def as_application(given: ApplicationLike) -> ApplicationModel:
 def as_released(application: ApplicationModel) -> ApplicationModel:
     """The networks with their depthwise layers as MOHaM's released importer reads them.
 
-    It makes a depthwise layer a convolution with one input channel (C = 1) and all channels as output channels (K).
-    The multiply-accumulates are the same, but all channels read one shared input channel, which a real layer of that
-    kind cannot do, and templates run K in parallel where they would not run groups so.
+    That importer turns a depthwise layer into a convolution with one input channel (C = 1) and all channels as output
+    channels (K). The multiply-accumulates are the same, but all channels read one shared input channel, unlike those of
+    a real depthwise layer, and templates may run K in parallel where they would not run groups in parallel.
     """
 
     def released(layer: Layer) -> Layer:
@@ -278,7 +277,7 @@ def networks_by_scenario() -> dict[str, list[str]]:
 
 
 def named_beside(spec: str, folder: pathlib.Path) -> str:
-    """What `load_scenario` takes for a name in a file of `folder`: a path relative to it, or else a packaged name."""
+    """Resolves a name in a file of `folder` for `load_scenario`: a path relative to it, or else a packaged name."""
     path = folder / os.path.expanduser(spec)
     return spec if is_packaged(spec) and not found(path, folder=False) else str(path)
 
@@ -312,7 +311,7 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
     """Name of the application model, and its networks."""
     if not specs:
         raise InputError("no scenario and no ONNX file is named", remedy=f"name one of {', '.join(_NAMES)}, or a file")
-    for spec in specs if len(specs) > 1 else ():  # before a name that is not there: it may be said of the wrong one
+    for spec in specs if len(specs) > 1 else ():  # refused first, or the error below may name another one
         path = pathlib.Path(spec)
         if path.suffix.lower() in (".yaml", ".yml") and found(path, folder=False):
             _refuse_other_formats(read_yaml(path), path)
@@ -321,7 +320,7 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
 
 
 def _named(text: str) -> tuple[str, list[_Entry]]:
-    """What one name or path stands for."""
+    """Name and networks of one spec."""
     key = _ALIASES.get(text.lower(), text.lower())
     if key in _NAMES:
         return key, _packaged(key)
@@ -367,10 +366,10 @@ def _from_yaml(path: pathlib.Path) -> tuple[str, list[_Entry]]:
 
 
 def _refuse_other_formats(document: abc.Mapping[object, object], path: pathlib.Path) -> None:
-    """Says where a file belongs that is not a scenario but something else that a search reads."""
+    """Refuses a file of another format that a search reads, and says which argument takes it."""
     stated = document.get("format")
     if stated is None and "networks" not in document and not _OF_REQUIREMENTS.isdisjoint(document):
-        stated = "requirements/1"  # they need not state it
+        stated = "requirements/1"  # such files need not state their format
     if isinstance(stated, str) and stated in _ELSEWHERE:
         raise InputError(
             f"is a {stated} file, not a scenario",

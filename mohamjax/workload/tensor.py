@@ -1,4 +1,4 @@
-"""What the importer knows of a tensor, and the operator call that the rules of operators receive.
+"""What the importer knows about a tensor, and the call that the rules of operators receive.
 
 A size that depends on data is None; a tensor of unknown rank has shape None.
 """
@@ -36,25 +36,25 @@ NUMPY_TYPES: dict[int, type] = {
 
 
 class MisfitError(ValueError):
-    """Says in words for the user that operands do not fit together; the walk adds the file and the node."""
+    """Operands do not fit together; the message is for the user, and the walk adds the file and the node."""
 
 
 @dataclasses.dataclass(eq=False)
 class Tensor:
-    """What is known of one tensor (or sequence of tensors) of a graph.
+    """What is known about one tensor (or sequence of tensors) of a graph.
 
     Attributes:
         shape: Sizes; None per axis where a size depends on data, None as a whole where the rank is unknown.
         dtype: ONNX element type; 0 = unknown.
-        data: Values, where they are small and known; entries of an object array may be None (unknown).
+        data: Values, if they are few and known; entries of an object array may be None (unknown).
         const: Depends on no graph input: a weight, or something computed from constants alone.
         producers: Layers that must have ended before the tensor exists; None = not set by the rule.
         bits: Width in bits of the quantised type it was dequantised from, if any.
         why: Which operator lost the shape, for error messages.
         elements: The members of a sequence (or of an optional), where known.
         sequence: Whether it is a sequence.
-        repetition: Where it repeats itself; None = nowhere that is known. A copy by `dataclasses.replace` knows of no
-            repetition and no origin, for its values may be others.
+        repetition: Where it repeats itself; None = no known repetition. `dataclasses.replace` resets it and `origin`,
+            because the values of the copy may differ.
         origin: Another tensor that holds the same values in the same row-major order; None = itself.
     """
 
@@ -86,12 +86,12 @@ class Tensor:
         return self.repetition or plain(self.shape)  # type: ignore[arg-type]
 
     def repeat(self, repetition: Repetition) -> None:
-        """Notes where it repeats itself."""
+        """Records where it repeats itself."""
         if any(repeated for axis in repetition for _, repeated in axis) and count(self.shape):
             self.repetition = repetition
 
     def revised(self, changed: Tensor) -> Tensor:
-        """`changed`, a copy with the same values of which something more or less is known, noted as such."""
+        """`changed`, a copy with the same values, given this tensor's origin and, for an equal shape, repetition."""
         changed.origin = self.origin or self
         if changed.shape == self.shape:
             changed.repetition = self.repetition
@@ -104,7 +104,7 @@ def is_known(shape: Shape | None) -> bool:
 
 
 def count(shape: Shape | None) -> int | None:
-    """Number of elements, None where a size is unknown (an axis of size 0 makes it 0 all the same)."""
+    """Number of elements: 0 if any size is 0, otherwise None if a size is unknown."""
     if shape is None:
         return None
     if 0 in shape:
@@ -151,7 +151,7 @@ def _brief(value: object) -> str:
 def union(tensors: Iterable[Tensor | None], budget: Budget) -> frozenset[int]:
     """The layers that some tensors were computed from.
 
-    Where one set holds all, that very set: thousands of tensors share one.
+    If one of their sets holds all layers, it is returned itself: thousands of tensors share one set.
     """
     sets: dict[int, frozenset[int]] = {}
     for tensor in tensors:
@@ -178,9 +178,9 @@ class Call:
         attributes: Decoded attributes.
         outputs: How many outputs the node has.
         file: The model file, for errors.
-        warn: Takes one line.
+        warn: Takes a warning of one line.
         emit: `emit(suffix, type, shape, word_bits, producers)` adds a layer and returns its index.
-        fold_product: Called where a product of constants is left out.
+        fold_product: Called for each product of constants, which is no layer.
         budget: The budget of the import.
     """
 
@@ -206,22 +206,22 @@ class Call:
         return i < len(self.inputs) and self.inputs[i] is not None
 
     def get(self, i: int) -> Tensor:
-        """Input i, which the operator needs."""
+        """Input i; it is an error if that is left out."""
         tensor = self.inputs[i] if i < len(self.inputs) else None
         if tensor is None:
             raise self.error(f"input {i} is missing")
         return tensor
 
     def shape(self, i: int) -> Shape | None:
-        """Shape of input i (None too where the input is left out)."""
+        """Shape of input i; None if unknown or if the input is left out."""
         return self.get(i).shape if self.has(i) else None
 
     def data(self, i: int) -> np.ndarray | None:
-        """Values of input i where they are known, entry by entry."""
+        """Values of input i, None if unknown; single entries may be None too."""
         return self.get(i).data if self.has(i) else None
 
     def ints(self, i: int) -> list[int | None] | None:
-        """Values of input i as integers, None per unknown entry, None where they are not known at all."""
+        """Values of input i as integers, None for an unknown entry; None if nothing is known."""
         data = self.data(i)
         if data is None:
             return None
@@ -233,7 +233,7 @@ class Call:
         return [None if v is None else int(v) for v in values]
 
     def members(self, i: int) -> list[Tensor] | None:
-        """Members of the sequence that is input i, where they are known; counts that each is looked at."""
+        """Members of the sequence at input i, None if unknown; charges the budget for each."""
         elements = self.get(i).elements
         self.budget.spend("entries", len(elements or ()))
         return elements
@@ -243,12 +243,12 @@ class Call:
         return union(tensors, self.budget)
 
     def scalar(self, i: int) -> int | float | None:
-        """The single value of input i where it is known."""
+        """The single value of input i; None if it is unknown or there are several."""
         data = self.data(i)
         return None if data is None or data.size != 1 else data.reshape(-1).tolist()[0]
 
     def whole(self, i: int) -> int | None:
-        """The single value of input i as an integer where it is known."""
+        """The single value of input i as an integer; None if it is unknown or there are several."""
         values = self.ints(i) if self.scalar(i) is not None else None
         return values[0] if values else None
 
@@ -257,7 +257,7 @@ class Call:
         return self.attributes.get(key, default)
 
     def type_attr(self, key: str, default: int) -> int:
-        """An attribute that is an element type; one that is 0 or none counts as left out."""
+        """An attribute that is an element type; the default if it is missing or 0."""
         value = self.attributes.get(key)
         return value if value and isinstance(value, int) else default
 
@@ -294,18 +294,18 @@ class Call:
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
     def window_attr(self, key: str, default: Sequence[int]) -> list[int]:
-        """A list-of-integers attribute of a window; an empty one counts as left out."""
+        """A list-of-integers attribute of a window; the default if it is missing or empty."""
         return self.ints_attr(key) or list(default)
 
     def axes_of(self, i: int, least: int = 1) -> Shape | None:
-        """Shape of input i, of at least so many axes where it is known."""
+        """Shape of input i, None if unknown; it is an error if it has fewer than `least` axes."""
         shape = self.shape(i)
         if shape is not None and len(shape) < least:
             raise self.error(f"input {i} has too few axes ({show(shape)}): the operator needs {least} or more")
         return shape
 
     def axis(self, value: object, rank: int) -> int:
-        """A checked, non-negative axis; 0 of a scalar."""
+        """An axis, checked and made non-negative; 0 for a scalar."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(f"an axis is {_brief(value)}, no integer")
         if not -rank <= value < max(rank, 1):
@@ -313,7 +313,7 @@ class Call:
         return value % rank if rank else 0
 
     def known_shape(self, i: int, what: str = "input") -> tuple[int, ...]:
-        """Shape of input i, all of whose sizes a layer needs."""
+        """Shape of input i; it is an error if a size is unknown."""
         tensor = self.get(i)
         if not is_known(tensor.shape):
             raise self.error(

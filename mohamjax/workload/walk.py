@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 MAX_LAYERS = 50_000
 
 _SMALL = 1 << 8
-"""Elements of a tensor that counts as small."""
+"""Most elements of a tensor that counts as small."""
 
 _MOST_UNKNOWN = 1 << 10
-"""Elements of a kept array of which some are unknown. Shapes are short, and arrays of Python objects are slow."""
+"""Most elements of a kept array with unknown entries: shapes are short, and arrays of Python objects are slow."""
 
 _LONGEST_PREFIX = 1000
-"""Characters of the names around a node. Longer ones lose their middle, because they precede every name inside."""
+"""Most characters of a prefix of names. A longer one loses its middle, because it precedes every name inside a node."""
 
 _FEW = 8
 """How many operands, how many attributes and how many values of each an error shows."""
@@ -45,13 +45,13 @@ _FEW = 8
 _LONGEST_GIVEN = 240
 
 MAX_DEPTH = 64
-"""How deep functions and control flow may lie inside each other."""
+"""How deep functions and control flow may be nested."""
 
 MAX_BOUND = 2**31 - 1
 MAX_MACS = 2**62
 
 _BLOCKED = "com.microsoft.nchwc"
-"""Convolutions over padded channel blocks: their true channel counts are lost."""
+"""Domain of convolutions over padded channel blocks, whose true channel counts are lost."""
 
 
 @dataclasses.dataclass
@@ -68,7 +68,7 @@ class Scope:
     main: bool = False
 
     def find(self, name: str) -> Tensor | None:
-        """The tensor of that name."""
+        """The tensor of that name, from the innermost scope that has one."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.tensors:
@@ -84,11 +84,11 @@ class Scope:
 Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], abc.Mapping[str, object]], list[Tensor]]
 
 CONTROL: dict[str, Control] = {}
-"""What walks the graphs inside a node, by operator name; `control_flow` fills it."""
+"""Functions that walk the graphs inside a node, by operator name; `control_flow` fills it."""
 
 
 def control(name: str) -> Callable[[Control], Control]:
-    """Registers what walks the graphs inside the nodes of an operator."""
+    """Registers the function that walks the graphs inside the nodes of an operator."""
 
     def register(function: Control) -> Control:
         CONTROL[name] = function
@@ -183,10 +183,10 @@ class Walk:
             inputs: The graph inputs by name.
 
         Returns:
-            What is known of every tensor of the main graph.
+            What is known about every tensor of the main graph.
 
         Raises:
-            InputError: What the model holds cannot be read as layers; names the node and the remedy.
+            InputError: The model cannot be read as layers; names the node and the remedy.
         """
         scope = Scope(dict(inputs), self.plan.hints, self.opsets, {}, main=True)
         self.run_graph(self.plan, scope)
@@ -241,7 +241,7 @@ class Walk:
             MemoryError,
         ) as error:
             # Rules trust the form of their operands. Every exception that a malformed node causes ends here and becomes
-            # an error for the user, which says what the node got and not what Python or NumPy say of it.
+            # an error for the user, which shows the node's inputs instead of a message of Python or NumPy.
             reason = str(error) if isinstance(error, MisfitError) else _given(inputs, attributes)
             raise self.error(
                 node,
@@ -297,7 +297,7 @@ class Walk:
         return outputs
 
     def _read(self, tensors: Iterable[Tensor | None]) -> None:
-        """Counts the values that a rule gets: each one where Python looks at it, every 64th where NumPy does."""
+        """Counts the values that a rule gets: every one if Python reads them, every 64th if NumPy does."""
         self.budget.spend(
             "entries",
             sum(
@@ -311,7 +311,7 @@ class Walk:
         self.folded_products += 1
 
     def _finish(self, call: Call, outputs: list[Tensor]) -> None:
-        """Completes results with what holds for every operator: constness, producers, width, who lost a shape."""
+        """Fills in what follows in the same way for every operator: constness, producers, width, who lost a shape."""
         operands = [t for t in call.inputs if t is not None]
         const = all(t.const for t in operands) and call.op not in PURE_RANDOM
         producers: frozenset[int] | None = None
@@ -342,7 +342,7 @@ class Walk:
                 out.why = lost or why
 
     def kept(self, data: np.ndarray) -> bool:
-        """Whether computed values may be kept."""
+        """Whether computed values may be kept; charges the budget for them."""
         if data.size > (_MOST_UNKNOWN if data.dtype == object else MAX_FOLDED_INTEGERS):
             return False
         if data.size > _SMALL:
@@ -351,7 +351,7 @@ class Walk:
         return True
 
     def _hinted(self, name: str, tensor: Tensor, scope: Scope) -> Tensor:
-        """The tensor, its unknown sizes taken from what the file states of it."""
+        """The tensor, with unknown sizes and types filled in from what the file states."""
         if (is_known(tensor.shape) and tensor.dtype) or name not in scope.hints:
             return tensor
         shape, dtype, sequence = static_shape(scope.hints[name], self.symbols if scope.main else {})
@@ -416,7 +416,7 @@ class Walk:
         return len(self.layers) - 1
 
     def _name(self, name: str, number: int) -> None:
-        """Notes how often a name was asked for, and in a log what was noted before, so that a trial can be undone."""
+        """Records how often a name was asked for, and logs the previous count, so that a trial can be undone."""
         self._renamed.append((name, self._names.get(name)))
         self._names[name] = number
 
@@ -425,7 +425,7 @@ class Walk:
         return len(self.layers), len(self._renamed), self.folded_products
 
     def drop_layers(self, mark: tuple[int, int, int]) -> None:
-        """Drops the layers of a trial that is given up. The budget that it used is not handed back."""
+        """Drops the layers of an abandoned trial. The budget that it used stays spent."""
         del self.layers[mark[0] :]
         while len(self._renamed) > mark[1]:
             name, number = self._renamed.pop()
@@ -488,7 +488,7 @@ class Walk:
         return self.passed(node, scope, inputs)
 
     def passed(self, node: NodePlan, scope: Scope, inputs: Iterable[Tensor | None]) -> list[Tensor]:
-        """Outputs of a node that is passed over: of the first input's shape unless the file states another."""
+        """Outputs of a node that is passed over, with the first input's shape unless the file states another."""
         operands = [t for t in inputs if t is not None]
         producers = self.union(operands)
         out = []
@@ -527,7 +527,7 @@ def prefix(scope: Scope, node: NodePlan, suffix: str) -> str:
 
 
 def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, object]) -> str:
-    """A short text of what a node got: shapes and small values of its inputs, and its attributes."""
+    """A short text about a node: shapes and small values of its inputs, and its attributes."""
 
     def values(entries: Iterable[object]) -> str:
         return ", ".join(str(v) if isinstance(v, bool | int | float) else "?" for v in entries)

@@ -1,9 +1,9 @@
 """Reduces the bytes of an ONNX file, before protobuf parses them, to what a reader of shapes needs, and limits them.
 
-Protobuf makes up to sixty bytes of memory of one byte of a file (an empty message is two bytes), and weights of
-gigabytes are of no use here. So the file is skimmed first, field by field: payloads too large to be a shape, texts for
-people and training information stay on the disk, and a file of more fields than any model has is refused before
-anything is made of them. Reading positions only, this takes about a microsecond per field.
+Protobuf takes up to sixty bytes of memory per byte of a file (an empty message is two bytes), and gigabytes of weights
+are of no use here. So the file is skimmed first, field by field: payloads too large to be a shape, documentation and
+training information stay on the disk, and a file with more fields than any model has is refused before any of them is
+parsed. Because only positions are read, this takes about a microsecond per field.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import BinaryIO
 from mohamjax.workload.budget import MAX_FOLDED_FLOATS, MAX_FOLDED_INTEGERS
 
 MAX_FIELDS = 4_000_000
-"""Most fields of all messages of a file, entries of packed lists included."""
+"""Most fields in all messages of a file, including the entries of packed lists."""
 
 MAX_NODES = 200_000
 """Most nodes of all graphs of a file."""
@@ -24,7 +24,7 @@ MAX_KEPT = 1 << 28
 
 _MOST_CONSTANTS = 1 << 26  # bytes of all kept constants; beyond them only small ones are kept
 _SMALL = 1 << 12  # bytes of a small constant
-_MOST_LEVELS = 100  # of messages inside each other: protobuf's own limit
+_MOST_LEVELS = 100  # of nested messages: protobuf's own limit
 _BLOCK = 1 << 16
 
 _Schema = dict[int, object]
@@ -50,12 +50,12 @@ _MODEL: _Schema = {
     2: _TEXT, 3: _TEXT, 4: _TEXT, 6: _DROP, 7: _GRAPH, 8: _LEAF, 14: _DROP, 20: _DROP, 25: _FUNCTION,
 }  # fmt: skip
 
-# Of a tensor: bytes that a packed entry may take of memory for each that it takes of the file.
+# Payload fields of a tensor: bytes of memory that a byte of them in the file may take.
 _PAYLOADS = {4: 1, 5: 8, 6: 1, 7: 8, 9: 1, 10: 1, 11: 8}
 _TENSOR_FLOATS = frozenset({1, 10, 11})
 _TENSOR_INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 9, 12, 13})
 _LONGEST_FLOATS = MAX_FOLDED_FLOATS * 8
-_LONGEST_INTEGERS = MAX_FOLDED_INTEGERS * 10  # as long as one may be
+_LONGEST_INTEGERS = MAX_FOLDED_INTEGERS * 10  # bytes of the longest varint
 
 
 class MalformedError(ValueError):
@@ -71,14 +71,14 @@ def skim(stream: BinaryIO, size: int) -> bytes:
 
     Args:
         stream: The file.
-        size: Its bytes.
+        size: Its size in bytes.
 
     Returns:
         The model, serialised, without large constants, documentation and training information.
 
     Raises:
         MalformedError: It is cut off, or no protobuf message.
-        TooLargeError: What matters of it is too much.
+        TooLargeError: The part to keep is too large.
     """
     skimmer = _Skimmer(stream, size)
     pieces, _ = skimmer.message(0, size, _MODEL, 0)
@@ -190,7 +190,7 @@ class _Skimmer:
         if level > _MOST_LEVELS:
             raise MalformedError("messages are nested too deeply")
         pieces: list[_Piece] = []
-        length, run = 0, at  # from `run` on nothing has changed
+        length, run = 0, at  # the bytes from `run` on are kept as they are
 
         def flush(until: int) -> int:
             if until > run:
@@ -204,7 +204,7 @@ class _Skimmer:
                 self._keep(stop - start)
                 continue
             if what is _PACKED or what is _LEAF:
-                # Of what a leaf holds nothing is known: it may be half so many empty messages of two bytes.
+                # The content of a leaf is not read: one field per four bytes is assumed.
                 self._count((stop - payload) // (1 if what is _PACKED else 4))
                 self._keep(stop - start)
                 continue

@@ -19,17 +19,17 @@ from mohamjax.workload.tensor import FLOAT, Call, Tensor, is_known, show
 
 @dataclasses.dataclass
 class _Sizes:
-    """Sizes of an attention.
+    """Sizes of an attention operator.
 
     Attributes:
         batch: Batch entries.
         heads: Query heads.
         queries: Queries per head.
-        keys: Keys that each of them meets.
+        keys: Keys per query.
         channels: Channels of a query head, and of a key head.
         value_channels: Channels of a value head.
         key_readers: How many query heads (of all batch entries) read each key head.
-        value_readers: How many read each value head.
+        value_readers: How many query heads (of all batch entries) read each value head.
     """
 
     batch: int
@@ -45,16 +45,16 @@ class _Sizes:
 def _attend(
     call: Call, operands: tuple[Tensor, Tensor, Tensor], sizes: _Sizes, others: Sequence[Tensor | None]
 ) -> frozenset[int]:
-    """The two products of an attention: scores (queries by keys) and their product with the values.
+    """Adds the two products of an attention: scores (queries by keys) and their product with the values.
 
     Args:
         call: The operator.
-        operands: Queries, keys and values, for their widths and what they depend on.
+        operands: Queries, keys and values, which give widths and dependencies.
         sizes: Sizes of both products.
         others: What else the scores depend on.
 
     Returns:
-        The layer that the result comes from.
+        The layer that makes the result, as a set.
     """
     q, k, v = operands
     bits = max(q.word_bits, k.word_bits)
@@ -77,12 +77,12 @@ def _attend(
 
 
 def _copies(parts: Sequence[Tensor | None], batch: int, heads: int, size: int) -> int:
-    """How often each head of some keys or values is there: repeated over the heads and over the batch entries.
+    """How often each head of the keys or values occurs, repeated over the heads and over the batch entries.
 
     Args:
-        parts: What they consist of along their length (a cache and what is new); None for a part that is left out.
-            Of the shape batch x heads x length x size, batch x length x heads x ... x size, batch x length x
-            (heads · size), or that without the batch; any other repeats nothing.
+        parts: The parts along the length (a cache and new entries); None for a part that is left out. Their shape is
+            batch x heads x length x size, batch x length x heads x ... x size, batch x length x (heads · size), or the
+            last without the batch; any other shape counts as not repeated.
         batch: Batch entries.
         heads: Heads.
         size: Channels of a head.

@@ -56,7 +56,7 @@ def _constant_of_shape(call: Call) -> list[Tensor]:
 
 
 def unknown_rank(vector: Shape | None) -> Shape | None:
-    """Shape that a vector of unknown sizes describes: its length is the rank."""
+    """The shape that a vector of unknown sizes describes: its length is the rank. None if that is unknown too."""
     if vector is None or len(vector) != 1 or vector[0] is None or vector[0] > MAX_AXES:
         return None
     return (None,) * vector[0]

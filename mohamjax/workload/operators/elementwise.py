@@ -36,7 +36,7 @@ _LIKE_FIRST = (
     "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "TensorScatter", "Bernoulli",
     "RotaryEmbedding", "Scaler", "Normalizer", "Binarizer", "Imputer",
 )  # fmt: skip
-"""Results of the first input's shape of which an entry depends on more than the same entry of it."""
+"""Operators whose results have the first input's shape, but need more than the same entry of that input."""
 
 
 @rule(*_UNARY)

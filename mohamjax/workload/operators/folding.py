@@ -12,7 +12,7 @@ from mohamjax.workload.tensor import NUMPY_TYPES, Call, Shape, Tensor, count
 
 
 def is_small(shape: Shape | None) -> bool:
-    """Whether values of that shape may be computed, without any large ones on the way to an empty result."""
+    """Whether a tensor of that shape is small enough to be computed; axes of size 0 count as 1."""
     if shape is None or len(shape) > MAX_AXES or any(d is None or d < 0 for d in shape):
         return False
     return math.prod(d or 1 for d in shape) <= MAX_FOLDED_INTEGERS
@@ -30,7 +30,7 @@ def tidy(data: np.ndarray, dtype: int) -> np.ndarray:
 def fold_elementwise(
     call: Call, function: Callable, shape: Shape | None, dtype: int, inputs: Sequence[int]
 ) -> np.ndarray | None:
-    """Applies a NumPy function to known values; entries with an unknown operand stay unknown."""
+    """Applies a NumPy function to known values, None if they are not; entries with an unknown operand stay unknown."""
     if not is_small(shape):
         return None
     values = [v for v in (call.data(i) for i in inputs) if v is not None]
@@ -51,7 +51,7 @@ def fold_elementwise(
 def fold_moved(
     call: Call, function: Callable[[np.ndarray], np.ndarray], shape: Shape | None, i: int = 0
 ) -> np.ndarray | None:
-    """Applies a function that only moves values."""
+    """Applies a function that only moves values; None if they are unknown or the result is large."""
     data = call.data(i)
     if data is None or not is_small(shape):
         return None

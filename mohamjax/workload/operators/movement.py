@@ -205,7 +205,7 @@ def _concatenate(call: Call, parts: list[Tensor], axis: int, stack: bool = False
             and is_known(out.shape)
             and any(v is not None for v in values)
         ):
-            # A shape vector of which a part depends on data: the rest of it is known all the same.
+            # A shape vector of which a part depends on data: the rest of it is still known.
             values = [
                 np.full([d or 0 for d in p.shape or ()], None, object) if v is None else v
                 for p, v in zip(parts, values, strict=True)
@@ -299,7 +299,7 @@ def _slice(call: Call) -> list[Tensor]:
         if start is None or end is None or step is None or d is None:
             sizes[at], cuts[at] = None, None
         else:
-            # Down to before the first element: Python says that with None.
+            # A slice down to the first element, inclusive: Python writes its end as None.
             cut = slice(start, None if step < 0 and end < -d else end, step)
             sizes[at], cuts[at] = len(range(*cut.indices(d))), cut
     out = Tensor(tuple(sizes), dtype)
@@ -329,7 +329,7 @@ def _gather(call: Call) -> list[Tensor]:
 
 
 def _note_gathered(call: Call, out: Tensor, axis: int) -> None:
-    """Notes where a Gather repeats itself: where its index does, and where the axis does that the index picks from."""
+    """Records where a Gather repeats itself: where its index does, and where the axis that it picks from does."""
     source, index = call.get(0), call.get(1)
     if not (is_known(source.shape) and is_known(index.shape)) or not count(out.shape):
         return

@@ -1,10 +1,10 @@
-"""The operators that are layers: convolutions, matrix products, recurrent layers (those of attention: `attention`).
+"""Rules of the operators that are layers: convolutions, matrix products, recurrent layers (attention: `attention`).
 
 Each rule checks its operands, adds its layers through `Call.emit` and returns the tensors it makes. Conventions of the
 loop bounds: docs/concepts/workload.md. Channels are per group; Gemm and MatMul by a weight put rows on N; a product of
 two activations puts its independent products on G; transposed convolutions run over the input positions. An operand
-that is one for several products is read once for all of them: their rows (or columns) are those of one product.
-A product whose operands are all constants is computed ahead of time: it is no layer.
+that several products share is read once for all of them: their rows (or columns) become those of one product.
+A product whose operands are all constants is computed ahead of time and is no layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mohamjax.workload.tensor import FLOAT, INT8, INT32, UINT8, Call, Shape, Ten
 
 
 def word_bits_of(a: Tensor, b: Tensor) -> int:
-    """Word of a product: the weight's where one operand is a weight, otherwise the wider of the two."""
+    """Word width of a product in bits: the weight's if one operand is a weight, otherwise the wider of the two."""
     if b.const != a.const:
         return (b if b.const else a).word_bits
     return max(a.word_bits, b.word_bits)
@@ -205,13 +205,13 @@ def _conv_transpose(call: Call) -> list[Tensor]:
 
 
 def batch_loops(weights: Iterable[Factors], inputs: Iterable[Factors]) -> tuple[int, int, int]:
-    """How the products along some batch axes become loops of one layer.
+    """Turns the products along some batch axes into loops of one layer.
 
-    Where several products read one and the same weight operand, their rows are rows of one product: it is read once for
-    all of them. Where they read one input operand, their columns are columns of one product.
+    Products that read the same weight operand become rows of one product, which reads it once for all of them. Products
+    that read the same input operand become columns of one product.
 
     Args:
-        weights: The batch axes of the operand that plays the weights, all broadcast to their full sizes.
+        weights: The batch axes of the operand in the role of the weights, all broadcast to their full sizes.
         inputs: Those of the other operand.
 
     Returns:
@@ -232,9 +232,9 @@ def batch_loops(weights: Iterable[Factors], inputs: Iterable[Factors]) -> tuple[
 def _matrix_product(
     call: Call, a: Tensor, b: Tensor, dtype: int, suffix: str = "", others: Sequence[Tensor | None] = ()
 ) -> Tensor:
-    """The layer of `a @ b` by NumPy's rules, the operands as they enter the product (after any transposition).
+    """Adds the layer of `a @ b` by NumPy's rules and returns the product.
 
-    All sizes of both are known.
+    The operands are transposed already, and all their sizes are known.
     """
     sa, sb = tuple(d or 0 for d in a.shape or ()), tuple(d or 0 for d in b.shape or ())
     if not sa or not sb:
@@ -323,7 +323,7 @@ def _gemm(call: Call) -> list[Tensor]:
 
 @rule("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", domain=CONTRIB, layer=True)
 def _packed_matmul(call: Call) -> list[Tensor]:
-    """Weight-only quantisation: the weight is packed, its sizes are attributes."""
+    """Weight-only quantisation: the weight is packed; its sizes are attributes or an input."""
     a = call.get(0)
     call.known_shape(0, "first operand")
     if call.op == "MatMulFpQ4":
@@ -339,7 +339,7 @@ def _packed_matmul(call: Call) -> list[Tensor]:
 
 @rule("QOrderedMatMul", domain=CONTRIB, layer=True)
 def _ordered_matmul(call: Call) -> list[Tensor]:
-    """Inputs A, scale A, B, scale B, ...; int8 with orders that change no size."""
+    """The inputs are A, scale of A, B, scale of B, ...; all are int8, in memory orders that change no size."""
     call.known_shape(0, "first operand")
     call.known_shape(2, "second operand")
     return [_matrix_product(call, call.get(0), call.get(2), INT8, others=call.inputs)]
@@ -364,7 +364,7 @@ def _einsum(call: Call) -> list[Tensor]:
     if any(label not in sizes for label in result):
         raise call.error(f"index {next(x for x in result if x not in sizes)!r} is in no operand")
     left = _Term(operands[0], terms[0])
-    needed = [set(result)]  # after each operand, the last one first: the letters that still matter
+    needed = [set(result)]  # letters still needed after each operand, from the last back
     for other in reversed(terms):
         needed.append(needed[-1] if needed[-1].issuperset(other) else needed[-1] | set(other))
     needed.reverse()
@@ -421,7 +421,9 @@ class _Term:
 
 
 def _contract(call: Call, left: _Term, right: _Term, kept: str, sizes: dict[str, int | None], suffix: str) -> Tensor:
-    """One product of an Einsum; its indices are batch, row, column or reduced ones.
+    """Adds the layer of one product of an Einsum and returns the product, without its shape.
+
+    Every index is a batch, row, column or reduced one. A product without a reduced index is no layer.
 
     Args:
         call: The operator.
@@ -429,7 +431,7 @@ def _contract(call: Call, left: _Term, right: _Term, kept: str, sizes: dict[str,
         right: The second one.
         kept: Index letters of the result.
         sizes: Size by index letter.
-        suffix: Of the layer's name.
+        suffix: Suffix of the layer's name.
     """
     a, b = left.tensor, right.tensor
     if a.const and b.const:
@@ -470,7 +472,7 @@ def _contract(call: Call, left: _Term, right: _Term, kept: str, sizes: dict[str,
 def _axes_of(term: _Term, letters: Sequence[str], sizes: Sequence[int]) -> Repetition:
     """The axes of an Einsum's operand that some letters name, broadcast to the letters' sizes.
 
-    An axis of a diagonal (a letter that comes twice) and those of a tensor that is not known repeat nothing.
+    The axes of a diagonal (a letter that occurs twice) and of a tensor of unknown shape count as not repeated.
     """
     tensor = term.tensor
     if not is_known(tensor.shape):

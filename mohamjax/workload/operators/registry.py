@@ -1,9 +1,9 @@
 """The rules of all operators, by domain and name.
 
-A rule takes a `Call` and returns the tensors that the operator makes: shapes, element types and, where they are small
-and can be known, values; the rule of a layer adds it through `Call.emit`. Which layers a result depends on is not a
-rule's business. Rules cover every operator-set version at once: where an argument moved from attribute to input, both
-are read.
+A rule takes a `Call` and returns the tensors that the operator makes: shapes, element types and, if they are few and
+can be known, values; the rule of a layer adds the layer through `Call.emit`. The walk finds which layers the result of
+any other rule depends on. Rules cover every operator-set version at once: where an argument moved from attribute to
+input, both are read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Rule = Callable[[Call], list[Tensor]]
 
 STANDARD = ""
 CONTRIB = "com.microsoft"
-"""Domain of what ONNX Runtime's optimiser leaves in files."""
+"""Domain of the operators that ONNX Runtime's optimiser leaves in files."""
 
 RULES: dict[str, dict[str, Rule]] = {STANDARD: {}, CONTRIB: {}}
-"""Rules by domain and operator name; a name that is missing in `CONTRIB` falls back on the standard operator of it."""
+"""Rules by domain and operator name; a name that is missing in `CONTRIB` falls back on the standard operator."""
 
 _ALIASES = frozenset({"", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"})
 _LAYERS: set[Rule] = set()
@@ -27,7 +27,7 @@ _LAYERS: set[Rule] = set()
 PURE_RANDOM = frozenset(
     {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
-"""Operators whose results are no constants although they need no input."""
+"""Operators whose results are random, and so no constants even if all inputs are."""
 
 QUANTISED_THROUGH = frozenset({
     "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Split", "Expand", "Concat",
@@ -40,7 +40,7 @@ def rule(*names: str, domain: str = STANDARD, layer: bool = False) -> Callable[[
     """Registers a rule.
 
     Args:
-        names: Operators that it is for.
+        names: Operators that the rule is for.
         domain: Their domain.
         layer: Whether it may add layers.
     """
@@ -56,7 +56,7 @@ def rule(*names: str, domain: str = STANDARD, layer: bool = False) -> Callable[[
 
 
 def find_rule(domain: str, op: str) -> Rule | None:
-    """The rule of an operator, None where it is not known."""
+    """The rule of an operator, None if there is none."""
     if domain == CONTRIB:
         return RULES[CONTRIB].get(op) or RULES[STANDARD].get(op)
     if domain in _ALIASES:

@@ -1,7 +1,7 @@
 """Which results of operators that are no layers repeat themselves (`mohamjax.workload.repetition`).
 
-A result of which no rule here says anything is taken to repeat nothing, and so are the results of layers: a layer that
-computes the same several times also writes it several times.
+Results that no rule here covers count as not repeated, and so do the results of layers: a layer that computes the same
+values several times also writes them several times.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def permuted(out: Tensor, source: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def picked(call: Call, factors: Factors, places: np.ndarray) -> Factors:
-    """What stands at some places, int64[n], of an axis that has the factors; n positive."""
+    """Factors of what stands at some places, `[n]` int64 (n positive), of an axis that has `factors`."""
     unknown = plain([places.size])[0]
     if places.size > _MOST_PLACES:
         return unknown
@@ -74,10 +74,10 @@ def chosen(call: Call, out: Tensor, source: Tensor, cuts: Sequence[slice]) -> Te
 
 
 def joined(call: Call, out: Tensor, parts: Sequence[Tensor], axis: int, *, stack: bool = False) -> Tensor:
-    """`out`, which is some parts one after the other along an axis, a new one if they are stacked.
+    """`out`, which holds some parts one after the other along an axis, a new one if they are stacked.
 
-    Parts of one origin and shape are the same; not so the members of a sequence, where one tensor stands for all that
-    are alike.
+    Parts of the same origin and shape hold the same values, except members of a sequence: there, one tensor may stand
+    for several members with different values.
     """
     if not is_known(out.shape) or not count(out.shape) or not all(is_known(p.shape) for p in parts):
         return out

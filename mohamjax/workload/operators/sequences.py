@@ -63,7 +63,7 @@ def _sequence_length(call: Call) -> list[Tensor]:
 
 
 _MOST_PARTS = 10_000
-"""Members of a sequence that are told apart."""
+"""Most members of a sequence that are followed one by one."""
 
 
 @rule("SplitToSequence")

@@ -70,7 +70,7 @@ def _classical(call: Call) -> list[Tensor]:
     "ZipMap", "CastMap", "TfIdfVectorizer", "ImageDecoder", "Adagrad", "Adam", "Momentum", "Gradient",
 )  # fmt: skip
 def opaque(call: Call) -> list[Tensor]:
-    """Results of which nothing is known."""
+    """Results about which nothing is known."""
     return [Tensor(None, FLOAT) for _ in range(call.outputs)]
 
 
