@@ -926,5 +926,5 @@ def test_a_checkpoint_has_a_folder_before_anything_is_searched(problem, tables, 
 
 def test_shapes_are_checked_where_nests_are_evaluated(tables):
     nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)
-    with pytest.raises(InputError, match=r"shape\.K: is nan; give a whole number of at least 1"):
+    with pytest.raises(InputError, match=r"shape\.K: is nan; give a whole number from 1 to 2,147,483,647"):
         mj.evaluate_mappings(nests, WorkloadShape(K=float("nan"), C=4), "simba")

@@ -27,7 +27,7 @@ from mohamjax.mapper import (
     mapper_preset,
     medea,
 )
-from mohamjax.mapper.mapping_operators import MapperRates, crossover, neighbour, neighbours, vary
+from mohamjax.mapper.mapping_operators import Draft, MapperRates, crossover, neighbour, neighbours, vary
 from mohamjax.mapper.mapping_operators import grow as grow_own
 from mohamjax.mapping.membership import lie_in
 from mohamjax.mapping.space import (
@@ -271,6 +271,18 @@ def test_variation_with_bypasses_stays_in_the_space(seed):
 
 VARY = quick_jit(lambda keys, a, b, problem, rates: jax.vmap(vary, (0, 0, 0, None, None))(keys, a, b, problem, rates))
 GROW = quick_jit(grow_own)
+
+
+def test_mappings_in_the_place_of_invalid_ones_fit_with_their_own_bypasses():
+    problem = jax.tree.map(jnp.asarray, free_space(WorkloadShape(K=16, C=16, P=8, Q=8)))
+    genes = samples(jax.random.key(0), problem)
+    broken = dataclasses.replace(genes, slot=jnp.zeros_like(genes.slot))  # all in the innermost buffer
+    assert not np.asarray(fits_all(broken, problem)).any()
+    keys = jax.random.split(jax.random.key(1), COUNT)
+    drafts = Draft(genes=broken, keys=jnp.stack([keys] * 3, 1), wanted=jnp.zeros((COUNT, 3), bool))
+    made = quick_jit(functools.partial(medea.grow, released=False))(drafts, problem)
+    assert np.asarray(fits_all(made, problem)).all() and kept_right(made, problem).all()
+    assert len(np.unique(np.asarray(made.keep), axis=0)) > 1
 
 
 def test_neighbours_store_a_data_space_or_no_longer():

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from small_search import objectives, search, table
 from test_operators import CROSSOVERS, MUTATIONS, L, S, T, apply, genetics, population, problems, rows
 
+import mohamjax as mj
 from mohamjax import emo
 from mohamjax.cli import main
 from mohamjax.errors import InputError
@@ -403,6 +404,29 @@ def test_injected_loop_nests_join_the_tables(networks, results):
         for name in ("temporal", "order", "spatial", "spatial_order"):
             have = getattr(tables.mapping, name)[unique, *chosen]
             np.testing.assert_array_equal(have, getattr(file.mappings, name)[unique, *stated])
+
+
+def test_injected_arrays_bring_only_the_nests_that_their_designs_use(networks, results):
+    """Arrays of designs hold whole tables, also of templates and with nests that no design has."""
+    technology = load_technology()
+    file = read_designs(results / "designs.json", technology=technology)
+    problem = DesignProblem(load_scenario(networks), technology=technology).cast(jnp.float32)
+    tables = mj.sample_mappings(problem, count=2)
+    joined, own = inject(file, problem, tables)
+    (last,) = load_templates(["shidiannao"])
+    changed = dataclasses.replace(last, levels=(*last.levels[:-1], dataclasses.replace(last.levels[-1], name="Other")))
+    mappings = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf[:, :1]], axis=1), file.mappings)
+    mappings = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf[:, :, :1]], axis=2), mappings)
+    more = dataclasses.replace(
+        file,
+        templates=(*file.templates, changed),
+        mappings=mappings,
+        count=np.concatenate([file.count + 1, file.count[:, :1]], axis=1),
+    )
+    again, same = inject(more, problem, tables)
+    np.testing.assert_array_equal(again.count, joined.count)
+    for a, b in zip(jax.tree.leaves(own), jax.tree.leaves(same), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_the_schema_accepts_the_designs_of_a_search(results):

@@ -1092,6 +1092,49 @@ def test_scan_unrolls_over_its_axis(tmp_path):
     assert len(network.layers[5].predecessors) == 5
 
 
+def test_a_scan_that_does_not_unroll_knows_no_last_value_of_a_state(tmp_path):
+    body = helper.make_graph(
+        [node("Add", "n one", "n2"), node("Identity", "t", "out")],
+        "body",
+        [info("n", (1,), INT64), info("t", None)],
+        [info("n2", (1,), INT64), info("out", None)],
+    )
+    nodes = [
+        node("Scan", "zero x", "n all", "scan", body=body, num_scan_inputs=1),
+        node("Concat", "n four", "size", axis=0),
+        node("ConstantOfShape", "size", "made"),
+        node("MatMul", "made h", "y", "after"),
+    ]
+    weights = [const(name, np.array([value])) for name, value in (("zero", 0), ("one", 1), ("four", 4))]
+    network = single(tmp_path, nodes, [info("x", (5, 4)), info("h", (4, 4))], weights)
+    assert network.layers[0].shape.macs == 5 * 16
+    with pytest.raises(InputError, match="after"):
+        single(tmp_path, nodes, [info("x", (100_000, 4)), info("h", (4, 4))], weights)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"noop_with_empty_axes": 1}])
+def test_a_reduction_of_unknown_rank_is_a_number_only_where_it_reduces_all(tmp_path, attributes):
+    def made(axes):
+        nodes = [
+            node("NonZero", "k", "places"),
+            node("Reshape", "places flat", "s"),
+            node("Reshape", "x s", "r"),
+            node("ReduceSum", f"r {axes}".split(), "t", keepdims=0, **attributes),
+            node("Add", "t h", "u"),
+            node("MatMul", "u w", "y", "after"),
+        ]
+        inputs = [info("x", (2, 4)), info("h", (2, 4)), info("k", (3,))]
+        return single(tmp_path, nodes, inputs, [weight("w", (4, 4)), const("flat", np.array([-1]))])
+
+    with pytest.raises(InputError, match="after"):
+        made("s")
+    if attributes:
+        with pytest.raises(InputError, match="after"):
+            made("")
+    else:
+        assert made("").layers[0].shape.macs == 2 * 16
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_scan_of_operator_set_8_runs_for_each_entry_of_the_batch(tmp_path, batch):
     body = helper.make_graph(

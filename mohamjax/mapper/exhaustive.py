@@ -25,6 +25,7 @@ import functools
 import itertools
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -597,16 +598,19 @@ class _Tally:
         self._problems, self._total, self._progress = problems, total, progress
         self._done = self._evaluations = 0
         self._began = time.perf_counter()
+        self._lock = threading.Lock()  # batches are counted by the threads that evaluate them
 
     def count(self, evaluations: int) -> None:
         """Counts the mappings of a batch."""
-        self._evaluations += evaluations
-        self._report()
+        with self._lock:
+            self._evaluations += evaluations
+            self._report()
 
     def end(self) -> None:
         """Counts one space as enumerated."""
-        self._done += 1
-        self._report()
+        with self._lock:
+            self._done += 1
+            self._report()
 
     def _report(self) -> None:
         if self._progress is not None:

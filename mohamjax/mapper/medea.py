@@ -47,10 +47,10 @@ from mohamjax.mapping.space import (
     nest,
     overflows,
     own_space,
-    random_keep,
     random_orders,
     respects,
     sample,
+    sampled_keep,
     slot_factors,
     slot_level,
 )
@@ -298,8 +298,8 @@ def _replaced(keys: Array, genes: MappingGenes, *, space: MapSpace) -> MappingGe
     invalid = ~jax.vmap(respects, in_axes=(0, None))(genes, space)
     fresh = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, _FRESH)
     cover, slot = few(lambda key, _, space: sample(key, space), fresh, invalid, genes, space)
-    # Bypasses and orders, which `few` does not return, are drawn for all: that takes no time.
-    keep = jax.vmap(lambda key: random_keep(jax.random.fold_in(key, _FRESH + 1), space))(fresh)
+    # `few` returns no bypasses and orders. Bypasses are those under which `sample` filled the buffers; orders are free.
+    keep = jax.vmap(lambda key: sampled_keep(key, space)[1])(fresh)
     orders = jax.vmap(lambda key: random_orders(jax.random.fold_in(key, _FRESH + 2), space))(fresh)
     old = genes.order, genes.spatial_order, genes.keep
     order, spatial_order, keep = select_rows(invalid, (*orders, keep), old)

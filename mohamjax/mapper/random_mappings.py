@@ -117,7 +117,7 @@ def _distinct(nests: Mapping) -> np.ndarray:
     temporal, order, spatial, spatial_order = (
         np.asarray(leaf) for leaf in (nests.temporal, nests.order, nests.spatial, nests.spatial_order)
     )
-    parts = (temporal, spatial, loops(temporal, order), loops(spatial, spatial_order))
+    parts = (temporal, spatial, loops(temporal, order), loops(spatial, spatial_order), np.asarray(nests.keep))
     _, first = np.unique(
         np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1), axis=0, return_index=True
     )

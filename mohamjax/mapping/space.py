@@ -437,6 +437,14 @@ def _ordered(draw: jax.Array, prescribed: Array) -> tuple[Array, Array]:
     return orders[0], orders[1:]
 
 
+def sampled_keep(key: Array, space: MapSpace) -> tuple[Array, Array | None]:
+    """The key for the other draws of `sample`, and the data spaces to store that it draws, see `random_keep`."""
+    if space.constraints.may_bypass is None:
+        return key, None
+    key, keep_key = jax.random.split(key)
+    return key, random_keep(keep_key, space)
+
+
 def sample(key: Array, space: MapSpace) -> MappingGenes:
     """A random mapping that breaks no constraint, fanout or capacity; the key is consumed.
 
@@ -446,10 +454,7 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
     Half of them cover the layer's own bounds; in the others each dimension covers one drawn at random. If even single
     words do not fit, the layer has no valid mapping; the result then has all factors outermost.
     """
-    keep = None
-    if space.constraints.may_bypass is not None:
-        key, keep_key = jax.random.split(key)
-        keep = random_keep(keep_key, space)
+    key, keep = sampled_keep(key, space)
     (primes,), (slots, dims), orders = space.dim.shape, space.limit.shape, space.constraints.order
     draws = Draws(key, 2 + dims + slots + primes * slots + primes + 3 * orders.size)
     cover = jnp.zeros(dims, jnp.int32)

@@ -49,8 +49,8 @@ def inject(
     application, resolved, tiles = problem.application, problem.resolved, problem.tiles
     numbers = check_injected(file, application, resolved.templates)
     designs = file.designs.design
-    tables, places = _with_nests(file, numbers, problem.setup, tables)
     unique = np.asarray(application.unique_of_layer)
+    tables, places = _with_nests(file, numbers, problem.setup, tables)
     out = []
     for i in range(len(designs.template)):
         item = f"design {file.names[i]}"
@@ -147,7 +147,10 @@ def _with_nests(
     setup: Setup,
     tables: MappingTables,
 ) -> tuple[MappingTables, np.ndarray]:
-    """The tables with the file's nests, and the place of each in its set: `[U, T of the file, M of the file]` int."""
+    """The tables with the nests of the file's designs, and the place of each in its set.
+
+    Places are `[U, T of the file, M of the file]` int, 0 for nests that no design uses.
+    """
     assert file.mappings is not None
     unique, kinds, size = file.mappings.temporal.shape[:3]
     count = np.asarray(tables.count).copy()
@@ -156,20 +159,24 @@ def _with_nests(
     lacking = levels - file.mappings.temporal.shape[-2]
     theirs = _with_levels(file.mappings, lacking)
     places = np.zeros((unique, kinds, size), np.int32)
+    # Arrays of designs bring whole tables, of which these designs use a part.
+    used = np.zeros((unique, kinds, size), bool)
+    designs = file.designs.design
+    of_layer = np.take_along_axis(np.asarray(designs.template), np.asarray(designs.assignment), axis=1)
+    used[np.asarray(setup.application.unique_of_layer), of_layer, np.asarray(designs.mapping)] = True
     added: list[tuple[int, int, int, Mapping]] = []
-    for u, t in zip(*np.nonzero(file.count), strict=True):
+    for u, t, m in np.argwhere(used):
         own = int(numbers[t])
-        for m in range(file.count[u, t]):
-            nest = jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], theirs)
-            known_here = [jax.tree.map(lambda leaf, at=(u, own, k): leaf[at], known) for k in range(count[u, own])
-                          if k < known.temporal.shape[2]]  # fmt: skip
-            same = [k for k, other in enumerate(known_here) if _equal(nest, other)]
-            if same:
-                places[u, t, m] = same[0]
-                continue
-            places[u, t, m] = count[u, own]
-            added.append((int(u), own, int(count[u, own]), nest))
-            count[u, own] += 1
+        nest = jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], theirs)
+        known_here = [jax.tree.map(lambda leaf, at=(u, own, k): leaf[at], known) for k in range(count[u, own])
+                      if k < known.temporal.shape[2]]  # fmt: skip
+        same = [k for k, other in enumerate(known_here) if _equal(nest, other)]
+        if same:
+            places[u, t, m] = same[0]
+            continue
+        places[u, t, m] = count[u, own]
+        added.append((int(u), own, int(count[u, own]), nest))
+        count[u, own] += 1
     if not added:
         return tables, places
     room = max(_ROUND * -(-int(count.max()) // _ROUND), known.temporal.shape[2])

@@ -275,6 +275,9 @@ def _scan(
             many = "unknown" if steps is None else f"{steps:,}"
             message = f"its length ({many}) does not unroll and there are layers in its body"
             return _refused(walk, node, scope, inputs, message)
+        # One step stands for all, so that no value of a state may be taken for its last one.
+        known = [None if t is None else dataclasses.replace(t, data=None, elements=None) for t in operands[:states]]
+        operands = [*known, *operands[states:]]
         runs = (1, 1)
     out_axes = _list_of(attributes, "scan_output_axes") or [0] * (len(body.outputs) - states)
     label = walk.label(node, scope)

@@ -50,9 +50,8 @@ class WorkloadShape:
             for value in values:
                 whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
                 if not (whole and 1 <= int(value) <= _MAX_BOUND):
-                    raise InputError(
-                        f"is {value!r:.40}", item=f"shape.{name}", remedy="give a whole number of at least 1"
-                    )
+                    remedy = f"give a whole number from 1 to {_MAX_BOUND:,}"
+                    raise InputError(f"is {value!r:.40}", item=f"shape.{name}", remedy=remedy)
 
     def __str__(self) -> str:
         """Loop bounds above 1, e.g. `K=64 C=3 P=112 Q=112 R=7 S=7`."""

@@ -20,13 +20,15 @@ def _reduce(call: Call) -> list[Tensor]:
     shape, dtype, axes = call.shape(0), call.get(0).dtype, given_axes(call, 1)
     keep = bool(call.attr("keepdims", 1))
     if shape is None:
-        return [Tensor(None if axes or keep else (), dtype)]
+        alone = not axes and axes is not False and not keep and not call.attr("noop_with_empty_axes")
+        return [Tensor(() if alone else None, dtype)]
     if axes is False:
         n = (call.shape(1) or (None,))[0]
         return [Tensor((None,) * len(shape) if keep else None if n is None else (None,) * (len(shape) - n), dtype)]
     if not axes:
         if call.attr("noop_with_empty_axes"):
-            return [Tensor(shape, dtype, data=call.data(0))]
+            # Sums of squares and their like still apply what they do to a single element.
+            return [Tensor(shape, dtype, data=None if _REDUCTIONS[call.op] is None else call.data(0))]
         axes = list(range(len(shape)))
     gone = {call.axis(a, len(shape)) for a in axes}  # type: ignore[union-attr]
     if keep:
