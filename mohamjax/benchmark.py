@@ -197,7 +197,7 @@ def _population(
 def _device_memory_MB() -> float | None:
     """Returns the peak memory [MB] of arrays on the first device; None if unknown."""
     taken = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
-    return None if taken is None else round(taken / 2**20)
+    return None if taken is None else round(taken / 1e6)
 
 
 def _memory_MB() -> float | None:
@@ -207,4 +207,4 @@ def _memory_MB() -> float | None:
     except ImportError:  # not on Windows
         return None
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(most / (2**20 if sys.platform == "darwin" else 2**10))
+    return round(most * (1 if sys.platform == "darwin" else 1024) / 1e6)

@@ -423,6 +423,9 @@ def test_what_is_no_problem_of_gsharp_is_refused(batch):
     timeless = JobTable(**{**batch.__dict__, "duration": np.where(np.arange(32)[:, None] == 3, 0.0, batch.duration)})
     with pytest.raises(InputError, match="moves bytes in no time"):
         run_method("LPT-EFT", timeless)
+    stuck = JobTable(**{**batch.__dict__, "duration": np.where(np.arange(32)[:, None] == 3, np.inf, batch.duration)})
+    with pytest.raises(InputError, match=rf"job {batch.jobs[3]}: no accelerator can run it; give it a finite duration"):
+        run_method("gsharp", stuck, SMALL)
     chained = JobTable(**{**batch.__dict__, "predecessors": ((),) * 31 + ((0,),)})
     with pytest.raises(InputError, match="has predecessors"):
         run_method("LPT-EFT", chained)

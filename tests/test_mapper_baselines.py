@@ -156,6 +156,15 @@ def test_hybrid_search_ends_with_its_victory_condition():
     assert 500 <= longer.search(jax.random.key(1))[1][0, 0] <= 500 + 2 * config.chunk
 
 
+def test_sizes_without_a_search_are_refused():
+    for made, told in (
+        (lambda: GammaConfig(population=1), "settings of gamma: population is 1; use 2 or more"),
+        (lambda: HybridConfig(victory=0.5), "settings of hybrid: victory is 0.5; use 1 or more, a whole number"),
+    ):
+        with pytest.raises(InputError, match=told):
+            made()
+
+
 def test_unknown_baselines_are_refused():
     with pytest.raises(InputError, match="unknown method 'magic'; use one of cosa, gamma, hybrid"):
         BaselineMapper(LAYERS, TEMPLATES[:1], TECHNOLOGY, "magic")

@@ -6,6 +6,7 @@ import math
 
 import fuzz_documents
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import yaml
@@ -181,6 +182,14 @@ def test_the_excess_is_nothing_exactly_where_a_limit_is_kept():
             assert (excess[1] == 0) == ((latency > deadline).sum() <= limits[1])
             assert (excess[2] == 0) == (latency @ weight / weight.sum() <= limits[2])
             assert (excess >= 0).all()
+
+
+def test_a_schedule_that_never_ends_exceeds_limits_without_bound_and_is_never_nan():
+    users = Tenants(deadline=jnp.asarray([jnp.inf, 1.0]), weight=jnp.asarray([0.5, 0.5]))
+    for end, want in (([jnp.inf, jnp.inf], [jnp.inf] * 3), ([jnp.inf, 0.5], [0, 0, jnp.inf])):
+        found = tenant_report(jnp.asarray(end), jnp.asarray([0, 1]), users)
+        np.testing.assert_array_equal(tenant_excess(found, users, jnp.asarray([0.0, 0.0, 1.0]), 0.0), want)
+        np.testing.assert_array_equal(tenant_excess(found, users, jnp.full(3, jnp.inf), 0.0), [0, 0, 0])
 
 
 # ---------------------------------------------------------------- G#

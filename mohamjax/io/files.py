@@ -416,6 +416,18 @@ def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
     write_together({pathlib.Path(path): data})
 
 
+def make_folder(folder: str | pathlib.Path) -> pathlib.Path:
+    """Creates a folder and those above it where they do not exist; raises InputError if that fails."""
+    folder = pathlib.Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot be created ({error.strerror})", file=folder, remedy="name a folder that can be written"
+        ) from None
+    return folder
+
+
 def write_folder(folder: str | pathlib.Path, files: abc.Mapping[str, bytes]) -> list[pathlib.Path]:
     """Writes files by name to a folder as `write_together` does; creates the folder.
 
@@ -425,13 +437,7 @@ def write_folder(folder: str | pathlib.Path, files: abc.Mapping[str, bytes]) -> 
     Raises:
         InputError: the folder cannot be made, or a file cannot be written.
     """
-    folder = pathlib.Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be created ({error.strerror})", file=folder, remedy="name a folder that can be written"
-        ) from None
+    folder = make_folder(folder)
     write_together({folder / name: data for name, data in files.items()})
     return [folder / name for name in files]
 

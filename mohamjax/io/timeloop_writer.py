@@ -25,7 +25,7 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Template, resize
-from mohamjax.io.files import csv_text, write_text
+from mohamjax.io.files import csv_text, make_folder, write_text
 from mohamjax.io.timeloop_architecture import BANDWIDTHS
 from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables, Sample, predict
@@ -228,12 +228,7 @@ def write_timeloop(
 
 def write_documents(folder: pathlib.Path, documents: abc.Mapping[str, object]) -> list[pathlib.Path]:
     """Writes a YAML file per document, named by its key, to a folder, created if absent; returns the files."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be made ({error.strerror})", file=folder, remedy="name a folder that can be written"
-        ) from None
+    make_folder(folder)
     written = []
     for name, document in documents.items():
         path = folder / f"{name}.yaml"
@@ -319,7 +314,7 @@ def _write_index(
 ) -> None:
     """Writes the index, README and `skipped.txt` of an export; raises InputError if it has no mapping."""
     if skipped:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_text(folder / "skipped.txt", "".join(f"{line}\n" for line in skipped))
     if not samples:
         raise InputError(

@@ -106,8 +106,8 @@ def job_problem(
         dtype: float dtype.
 
     Raises:
-        InputError: jobs depend on each other, a job moves bytes in no time, there is not exactly one resource that all
-            accelerators use, or there are too many jobs or accelerators.
+        InputError: jobs depend on each other, a job runs nowhere or moves bytes in no time, there is not exactly one
+            resource that all accelerators use, or there are too many jobs or accelerators.
         ValueError: `jobs` or `accelerators` is too small, another array does not have N entries, or `target` is not a
             permutation.
     """
@@ -129,6 +129,12 @@ def job_problem(
         first = int(np.argwhere((table.duration == 0) & (table.bytes > 0))[0, 0])
         raise InputError(
             "moves bytes in no time", item=f"job {table.jobs[first]}", remedy="give it a duration, or no bytes"
+        )
+    if stuck := [name for name, row in zip(table.jobs, table.duration, strict=True) if not np.isfinite(row).any()]:
+        raise InputError(
+            "no accelerator can run it",
+            item=f"job {stuck[0]}",
+            remedy="give it a finite duration on one, or leave it out",
         )
     wide, deep = cores if accelerators is None else accelerators, count if jobs is None else jobs
     if wide < cores or deep < count:

@@ -26,6 +26,7 @@ from mohamjax.mapper.medea import Growth, grown
 from mohamjax.mapper.problems import MapperContext
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, nest, own_space, respects, sample
+from mohamjax.runtime.checks import check_whole
 from mohamjax.runtime.platforms import product
 from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import record, take
@@ -59,6 +60,10 @@ class GammaConfig:
     tile: float = 0.53
     parallel: float = 0.1
     archive: int = 256
+
+    def __post_init__(self) -> None:
+        """Checks the values that a user can set."""
+        check_whole(self, "settings of gamma", {"population": 2, "generations": 0, "archive": 6})
 
 
 def exchange_tiling(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace) -> MappingGenes:

@@ -23,6 +23,7 @@ from mohamjax.mapper.gamma import Evaluate
 from mohamjax.mapper.problems import MapperContext
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, own_space, sample, slot_factors
+from mohamjax.runtime.checks import check_whole
 from mohamjax.runtime.platforms import product
 from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import record, take
@@ -49,6 +50,11 @@ class HybridConfig:
     most: int = 20000
     archive: int = 256
     chunk: int = 32
+
+    def __post_init__(self) -> None:
+        """Checks the values that a user can set."""
+        least = {"victory": 1, "threads": 1, "evaluations": 0, "most": 1, "archive": 6, "chunk": 1}
+        check_whole(self, "settings of hybrid", least)
 
 
 @record

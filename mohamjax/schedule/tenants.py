@@ -89,8 +89,14 @@ def tenant_excess(report: TenantReport, tenants: Tenants, limits: jax.Array, tol
         The factor by which the latest network exceeds its deadline plus the allowed lateness; the factors by which
         networks exceed their deadlines, summed without the largest, which may be missed; that of the weighted latency.
     """
-    latest = jnp.max(jnp.log(report.latency / (tenants.deadline + limits[0])))
-    over = jnp.sort(jnp.maximum(jnp.log(report.latency / tenants.deadline) - tolerance, 0.0))[::-1]
+
+    def beyond(value: jax.Array, limit: jax.Array) -> jax.Array:
+        """Logarithm of a value in units of its limit; -inf without a limit, also where the value is infinite."""
+        limited = jnp.isfinite(limit)
+        return jnp.where(limited, jnp.log(value / jnp.where(limited, limit, 1.0)), -jnp.inf)
+
+    latest = jnp.max(beyond(report.latency, tenants.deadline + limits[0]))
+    over = jnp.sort(jnp.maximum(beyond(report.latency, tenants.deadline) - tolerance, 0.0))[::-1]
     missed = jnp.sum(jnp.where(jnp.arange(over.shape[0]) >= limits[1], over, 0.0))
-    weighted = jnp.log(report.weighted_latency / limits[2])
+    weighted = beyond(report.weighted_latency, limits[2])
     return jnp.stack([jnp.maximum(latest - tolerance, 0.0), missed, jnp.maximum(weighted - tolerance, 0.0)])
