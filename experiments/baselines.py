@@ -21,14 +21,14 @@ from mohamjax.search.moham import genetic_problem, log_hypervolume
 def random_search(
     key: jax.Array, space: DesignSpace, config: MohamConfig, evaluations: int
 ) -> tuple[emo.Archive, jax.Array]:
-    """Random designs, as the co-optimiser draws its first ones without seeds, and the archive of the best.
+    """Draws designs as the co-optimiser draws its first population without seeds, and archives the best.
 
     Compiles anew on every call.
 
     Args:
         key: typed key, consumed.
         space: the problem.
-        config: sizes; batches have `config.population` designs on each of `config.islands`.
+        config: sizes; a batch has `config.population` designs on each of `config.islands` islands.
         evaluations: designs to evaluate on every island, rounded up to whole batches.
 
     Returns:
@@ -53,7 +53,7 @@ def random_search(
 def archive_of(
     designs: Design, space: DesignSpace, config: MohamConfig, valid: jax.Array | None = None
 ) -> tuple[emo.Archive, jax.Array]:
-    """The archive of given designs, and its hypervolume: what list schedules alone are worth.
+    """Archives given designs and measures the hypervolume: what list schedules alone are worth.
 
     Compiles anew on every call.
 
@@ -88,7 +88,7 @@ def _empty(config: MohamConfig, example: Design) -> emo.Archive:
 def _entered(
     archive: emo.Archive, genes: Design, problem: Problem, space: DesignSpace, valid: jax.Array | None = None
 ) -> tuple[emo.Archive, jax.Array]:
-    """Archives with designs `[I, P, ...]` entered, and their hypervolumes `[I]`."""
+    """The archives after designs `[I, P, ...]` have entered, and their hypervolumes `[I]`."""
     objectives = jax.vmap(lambda genes: problem.evaluate(genes, space))(genes)
     found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
     if valid is not None:
@@ -99,13 +99,13 @@ def _entered(
     return archive, jax.vmap(lambda front: log_hypervolume(front, space))(archive.objectives)
 
 
-_CROSSOVER = 0.9  # Deb's usual rate; every gene is reset once per individual on average
+_CROSSOVER = 0.9  # Deb's usual rate
 
 
 def _reset(
     key: jax.Array, genes: jax.Array, low: int, high: jax.typing.ArrayLike, number: jax.typing.ArrayLike
 ) -> jax.Array:
-    """Each gene anew, uniformly from `low` to below `high`, with probability 1 / `number` (that of genes in use)."""
+    """Redraws each gene with probability 1 / `number` (of genes in use), uniformly from `low` to below `high`."""
     coin_key, value_key = jax.random.split(key)
     hit = jax.random.bernoulli(coin_key, 1.0 / number, genes.shape)
     span = jnp.maximum(jnp.asarray(high) - low, 1)
@@ -114,11 +114,11 @@ def _reset(
 
 
 def _plain_vary(key: jax.Array, a: Design, b: Design, space: DesignSpace, rates: Rates) -> tuple[Design, Design]:
-    """One-point crossover of every genome and random resets, then the repair that makes a design of the genes.
+    """Two children by one-point crossover of every genome, random resets, and a repair that makes them designs.
 
     The order is crossed as in MOHaM (the one-point crossover of permutations that keeps them topological) and reset as
-    a whole. Layers without a chiplet that runs them go to a random one; a child that cannot be repaired so, or has too
-    many chiplets, is its parent again. `rates` are not used.
+    a whole. Layers without a chiplet that runs them go to a random one that does. A child that cannot be repaired this
+    way, or has too many chiplets, is replaced by its parent. `rates` are not used.
     """
     genetics = space.genetics
     order_key, cut_key, coin_key, first_key, second_key = jax.random.split(key, 5)

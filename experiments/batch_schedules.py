@@ -1,15 +1,15 @@
-"""Imported schedules per CPU second, in bulk and as JSON lines, against designs that lie in memory.
+"""Imported schedules per CPU second, from bulk files and JSON lines, against designs held in memory.
 
-Random schedules of a scenario over random mappings. The evaluation in memory (`jit(vmap(evaluate))`, single precision,
-4,096 at a time) is measured again between blocks of the files, in the same process, so that both see the same machine;
-what is before the first block (start, tables, compilation or its cache) stands apart. Then whole commands, each a
-process of its own, with their CPU seconds and the memory that they took at most.
+The schedules of a scenario are random, over random mappings. The evaluation in memory (`jit(vmap(evaluate))`, single
+precision, 4,096 at a time) is measured again between blocks of the files, in the same process, so that both see the
+same machine; the time before the first block (start, tables, compilation or its cache) is listed separately. Whole
+commands follow, each in a process of its own, with their CPU seconds and their peak memory.
 
     python experiments/batch_schedules.py --bulk 100000 --lines 10000 --designs 2043
     python experiments/batch_schedules.py --front results/designs.json --against ../before
 
-where the second reads the designs of a front with another checkout as well, such as that of
-`mohamjax search ar-vr --budget paper --population 1000 --generations 150 --archive 2043` at 84a5f18, which made 1,866.
+The second command also has another checkout read the designs of a front, such as the front of 1,866 designs that
+`mohamjax search ar-vr --budget paper --population 1000 --generations 150 --archive 2043` made at 84a5f18.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def prepare(scenario: str, mappings: int, count: int) -> Sample:
 
 
 def write_lines(path: pathlib.Path, drawn: Sample, count: int) -> None:
-    """Designs as JSON lines: the problem with its loop nests, then one design a line."""
+    """Writes designs as JSON lines: the problem with its loop nests first, then one design per line."""
     problem, tables = drawn.problem, drawn.tables
     templates = problem.resolved.templates
     number = {(u, t, m): i for i, (u, t, m) in enumerate(np.argwhere(np.isfinite(tables.objectives[..., 0])).tolist())}
@@ -101,7 +101,7 @@ def write_lines(path: pathlib.Path, drawn: Sample, count: int) -> None:
 
 
 def interleaved(drawn: Sample, path: pathlib.Path, out: pathlib.Path, every: int, float32: bool) -> dict[str, float]:
-    """CPU seconds before the first block, rows per CPU second after it, and those of designs in memory meanwhile."""
+    """CPU seconds before the first block, rows per CPU second after it, and designs in memory per CPU second."""
     inside = jax.jit(jax.vmap(mj.evaluate, (0, None)))
     some = drawn.some(AT_ONCE)
     inside(some, drawn.space).block_until_ready()
@@ -134,7 +134,7 @@ def interleaved(drawn: Sample, path: pathlib.Path, out: pathlib.Path, every: int
 def command(*words: str, package: str | None = None) -> tuple[float, float, float]:
     """Seconds, CPU seconds and peak memory [MB] of a command in a process of its own, as users begin and end it.
 
-    Memory by Linux's VmHWM: the maximum of `getrusage` begins with what the process has that starts another.
+    Memory is Linux's VmHWM, since the maximum of `getrusage` begins with the memory of the parent process.
     """
     code = (
         "import atexit, pathlib, re, sys\nfrom mohamjax import cli\n"
@@ -148,14 +148,14 @@ def command(*words: str, package: str | None = None) -> tuple[float, float, floa
 
 
 def in_turns(path: pathlib.Path, folder: pathlib.Path, packages: list[str | None], repeats: int) -> np.ndarray:
-    """What `command` tells of `evaluate designs`, `[repeats, checkouts, 3]`: runs in turns, after one that compiles."""
+    """Figures of `command` for `evaluate designs`, `[repeats, checkouts, 3]`, in turns, after a run that compiles."""
     words = "evaluate", "designs", str(path), "--out", str(folder / "out.csv")
     runs = [[command(*words, package=package) for package in packages] for _ in range(1 + repeats)]
     return np.asarray(runs[1:])
 
 
 def cells(runs: np.ndarray) -> list[list[str]]:
-    """Medians of `in_turns`, for a table."""
+    """Medians of the runs of `in_turns` as cells, a row for each checkout."""
     return [[f"{s:.1f}", f"{used:.2f}", f"{most:,.0f}"] for s, used, most in np.median(runs, axis=0)]
 
 
@@ -172,15 +172,14 @@ def main() -> None:
     parser.add_argument("--out", default=str(pathlib.Path(__file__).parent / "results" / "batch_schedules.md"))
     arguments = parser.parse_args()
     if arguments.front:
-        arguments.front = arguments.front.resolve()  # the other checkout is where its command runs
+        arguments.front = arguments.front.resolve()  # the other checkout's command runs in another folder
     drawn = prepare(arguments.scenario, arguments.mappings, max(arguments.bulk, arguments.lines, arguments.designs))
     report = Report()
     report.say(f"# Imported schedules of `{arguments.scenario}` per CPU second")
     report.say(
-        f"\n{header()}. "
-        f"{len(drawn.problem.application.layers)} layers, random schedules over up to {arguments.mappings} random "
-        f"mappings of a set. Ratios are to designs in memory (single precision, "
-        f"{AT_ONCE} at a time), measured between the blocks of the file.\n"
+        f"\n{header()}. {len(drawn.problem.application.layers)} layers, random schedules over up to "
+        f"{arguments.mappings} random mappings per layer and template. Ratios are to designs in memory (single "
+        f"precision, {AT_ONCE} at a time), measured between the blocks of the file.\n"
     )
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -200,8 +199,8 @@ def main() -> None:
             rates = f"{found['rate']:,.0f}", f"{found['memory']:,.0f}"
             report.row(name, f"{size:.0f}", f"{found['before']:.1f}", *rates, f"{ratio:.2f}")
         report.say(
-            "\nWhole commands, each in a process of its own, programs compiled before; files of designs by medians of "
-            f"{arguments.repeats} runs, those of several checkouts in turns.\n"
+            "\nWhole commands, each in a process of its own, with programs compiled beforehand. Figures of "
+            f"designs.json files are medians of {arguments.repeats} runs, in which several checkouts take turns.\n"
         )
         report.head("command", "s", "CPU s", "peak memory, MB")
         own = drawn.problem
@@ -228,8 +227,8 @@ def main() -> None:
         if len(packages) > 1:
             shares = runs[:, 0, 1] / runs[:, 1, 1]
             report.say(
-                f"\nThe CPU seconds of a front's designs are {np.median(shares):.3f} of those of the other checkout, "
-                f"{shares.min():.3f} to {shares.max():.3f} in {len(shares)} pairs of runs one after the other."
+                f"\nThe CPU seconds of a front's designs are {np.median(shares):.3f} of the other checkout's, "
+                f"{shares.min():.3f} to {shares.max():.3f} in {len(shares)} pairs of consecutive runs."
             )
     report.write(pathlib.Path(arguments.out))
 

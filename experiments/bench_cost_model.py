@@ -3,16 +3,17 @@
     python experiments/bench_cost_model.py [--scenario ar-vr] [--layers 8] [--most 1048576] [--seconds 20] [--double]
         [--out experiments/results/cost_model.md]
 
-Random mappings of layers of every type of a scenario on every packaged template at its full size: each batch mixes
-them, and one compilation serves all, which the script asserts. Each mapping gets its counts, validity, cycles and
-energy. Variants:
+Random mappings of layers of every type of a scenario are evaluated on every packaged template at its full size. Each
+batch mixes them, and one compilation serves all, which the script asserts. The model gives each mapping's counts,
+validity, cycles and energy. Variants:
 
 - `counts`: without wire energy;
 - `own wires`: wires on the array that the mapping uses, as the mapper counts them;
 - `full wires`: wires on the template's full array, as Timeloop counts them.
 
-Runs of the variants alternate. A row gives the median and the fastest, the processor time per mapping (which other
-processes disturb less), the memory per mapping (arguments and working space) and the seconds of compilation apart.
+Runs of the variants alternate. A row gives the median and the fastest rate, the processor time per mapping (which other
+processes disturb less), the memory per mapping (arguments and working space) and, separately, the seconds of
+compilation.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def problems(scenario: str, layers: int, dtype: Any) -> tuple[Any, Any, Any]:
     templates, technology = load_templates(), load_technology()
     arrays = jax.device_get(template_arrays(templates, technology, dtype=dtype))
     unique = load_scenario(scenario, warn=lambda text: None).unique_layers
-    # Of every type in turn, spread over the network.
+    # Takes layers of every type in turn, spread over the network.
     by_type: dict[str, list[Any]] = {}
     for layer in unique:
         by_type.setdefault(layer.type, []).append(layer)
@@ -63,7 +64,7 @@ def problems(scenario: str, layers: int, dtype: Any) -> tuple[Any, Any, Any]:
 
 
 def drawn(key: jax.Array, spaces: Any, which: np.ndarray) -> Any:
-    """One random mapping of the problem that `which` names, for each of its entries."""
+    """A random mapping for each entry of `which`, an index of a problem."""
 
     def one(key: jax.Array, index: jax.Array) -> Any:
         space = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], spaces)
@@ -88,7 +89,7 @@ def one_compilation(layers: Any, mappings: Any, machines: Any, which: np.ndarray
     """Evaluates a batch of every (layer, template) pair by itself; returns the number of pairs.
 
     Raises:
-        AssertionError: a pair needed a compilation of its own.
+        AssertionError: some pair needed a compilation of its own.
     """
     function = variant("own wires", block_size)
     pairs = np.unique(which)
@@ -115,9 +116,10 @@ def report(options: argparse.Namespace, rows: list[tuple[str, ...]], pairs: int)
         f"Scenario {options.scenario}, {options.layers} layers on every packaged template that runs them: {pairs} "
         "pairs, mixed in each batch; one compilation per batch size serves them all.",
         "",
-        "`counts`: no wire energy; `own wires`: wires on the array that the mapping uses, as the mapper counts them; "
-        "`full wires`: on the template's full array, as Timeloop counts them. Medians of alternating runs; processor "
-        "time and bytes (arguments and working space) are per mapping; compile time is apart.",
+        "`counts` has no wire energy; `own wires` has wires on the array that the mapping uses, as the mapper "
+        "counts them; `full wires` has them on the template's full array, as Timeloop counts them. Values are "
+        "medians of alternating runs; processor time and bytes (arguments and working space) are per mapping; "
+        "compile time is listed separately.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",

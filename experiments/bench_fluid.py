@@ -5,13 +5,13 @@
 Random schedules of one layer graph on up to 16 chiplets, which share four memory interfaces and the DRAM. Variants:
 
 - `search`: `vmap(completion)`, of which only the makespan is used, as a search does;
-- `timeline`: `vmap(simulate)`, everything used;
+- `timeline`: `vmap(simulate)`, with all results used;
 - `mesh`: as `search`, with the links of the package's mesh that can bind (`contention: mesh`);
 - `one block`: the same code without the blocks that keep its state in cache;
-- `XLA batching`: the code of one schedule, batched by XLA in the place of our trailing axis.
+- `XLA batching`: the code of one schedule, batched by XLA instead of along our trailing axis.
 
-Runs of the variants alternate; a line gives the median and the fastest, the processor time (which other processes
-disturb less), the ratio of its processor time to that of `search` in the same round, and the seconds of compilation.
+Runs of the variants alternate. A line gives the median and the fastest run, the processor time (which other processes
+disturb less), its ratio to the processor time of `search` in the same round, and the seconds of compilation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AXES = (0, 0, None, 0, 0, 0, 0, 0, None)
 
 
 def schedules(seed: int, population: int, jobs: int, tiles: int = 16, interfaces: int = 4) -> list[jax.Array]:
-    """Arguments of `simulate`; what is per schedule has a leading axis."""
+    """Arguments of `simulate`; those that differ by schedule have a leading axis `[population, ...]`."""
     random = np.random.default_rng(seed)
     before: list[list[int]] = [
         [p for p in random.integers(0, j, 2).tolist() if j - p < 12] if j else [] for j in range(jobs)
@@ -61,7 +61,7 @@ def schedules(seed: int, population: int, jobs: int, tiles: int = 16, interfaces
 
 
 def with_mesh(arguments: list[jax.Array]) -> list[jax.Array]:
-    """The same schedules where also the mesh's links contend: a package of as many tiles, all with chiplets."""
+    """The same schedules with contention for the mesh's links too, on as many tiles, all with chiplets."""
     duration, traffic, bits, accelerator, order, uses, shared, private, mask = arguments
     tiles = private.shape[1]
     trunks = package_tables(PackageParameters(max_tiles=tiles, contention="mesh")).trunks

@@ -4,11 +4,11 @@
     python experiments/bench_mapper.py quality [--seeds 10] [--out experiments/results/mapper.md]
     python experiments/bench_mapper.py extremes
 
-`speed` times `LayerMapper` on all unique layers of a scenario, compilation apart. `quality` compares methods at equal
-evaluations (those of the mapper's default; where its descent ends early it spends fewer): hypervolume of the
-log-objectives between the best values found by anyone and the worst of random search's fronts, as a share of what all
-fronts together reach. Per seed the mean over the problems; of the seeds median and quartiles. `extremes` prints the
-fastest, the most frugal and the smallest mapping of some layers of ResNet50 and BERT.
+`speed` times `LayerMapper` on all unique layers of a scenario, without compilation. `quality` compares methods at equal
+evaluations: those of the mapper's default, which spends fewer where its descent ends early. It measures the hypervolume
+of the log-objectives between the best values found by any method and the worst of random search's fronts, as a share of
+what all fronts together reach, averages it over the problems for each seed, and gives median and quartiles over the
+seeds. `extremes` prints the fastest, the most frugal and the smallest mapping of some layers of ResNet50 and BERT.
 """
 
 import argparse
@@ -63,7 +63,7 @@ OPERATORS = {
 
 
 def methods(default: MapperConfig) -> dict[str, tuple[MapperConfig, MapperRates]]:
-    """What `quality` compares, each with as many evaluations as the default at most."""
+    """The methods that `quality` compares, each with at most as many evaluations as the default."""
     bred = dataclasses.replace(default, generations=default.generations + default.descent, descent=0)
     off = {words: dataclasses.replace(MapperRates(), **{name: np.float32(0)}) for name, words in OPERATORS.items()}
     return {
@@ -96,7 +96,7 @@ def speed(scenario: str, config: MapperConfig) -> dict[str, object]:
 
 
 def random_fronts(seed: int, layer: UniqueLayer, template: int, count: int, entries: int) -> np.ndarray:
-    """Front of `count` random mappings, log2 of the objectives, thinned as the mapper's archive."""
+    """Front of `count` random mappings in log2 of the objectives, thinned as the mapper thins its archive."""
     return np.asarray(
         _random(jax.random.key(seed), mapper_context.context(layer, TEMPLATES[template], TECHNOLOGY), count, entries)
     )
@@ -150,7 +150,7 @@ def last_populations(seeds: int, config: MapperConfig) -> list[list[np.ndarray]]
 
 
 def quality(seeds: int, config: MapperConfig) -> list[dict[str, object]]:
-    """Per method the share of the joint hypervolume."""
+    """Rows of a table: each method's share of the joint hypervolume."""
     # The deepest template sets the number of levels; one block per template, so that all share their programs.
     config = dataclasses.replace(config, entries=config.archive, block=-(-len(DEALT) // len(TEMPLATES)))
     fronts = {

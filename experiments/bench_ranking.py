@@ -1,11 +1,11 @@
-"""Times the forms of `mohamjax.emo.non_dominated_rank`, to set where 'auto' changes form.
+"""Times the forms of `mohamjax.emo.non_dominated_rank`, to choose the sizes at which 'auto' changes form.
 
     python experiments/bench_ranking.py [--sizes 256 512 ...] [--out experiments/results/ranking.md]
 
-Three populations of N rows and three objectives: `uniform` in the unit cube (many fronts), `front`, half of it
-on a sphere octant and half 5 % behind (few fronts, as parents and offspring late in a search), and `chain`, every
-row dominated by the one before it (N fronts, the worst case). Times are the best of several runs, without the
-compilation.
+The populations have N rows and three objectives: `uniform` is uniform in the unit cube (many fronts); `front` has half
+of its rows on a sphere octant and half up to 5 % behind (few fronts, as parents and offspring late in a search); in
+`chain` every row is dominated by the one before it (N fronts, the worst case). Times are the best of several runs,
+without the compilation.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from mohamjax import emo
 SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
 POPULATIONS = ("uniform", "front", "chain")
 PEEL_BYTES = 600_000_000  # leave out peeling where its bit matrix, N^2 / 8 bytes, is larger
-PEEL_WORK = 1e11  # nor where all its rounds together would read more bytes than this
+PEEL_WORK = 1e11  # and where all its rounds together would read more bytes than this
 
 
 def population(kind: str, n: int) -> jax.Array:
@@ -40,7 +40,7 @@ def population(kind: str, n: int) -> jax.Array:
 
 
 def milliseconds(call: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """(first call, best of `repeats` later calls)."""
+    """Milliseconds of the first call, and of the best of `repeats` later calls."""
     seconds = []
     for _ in range(repeats + 1):
         begin = time.perf_counter()

@@ -1,14 +1,14 @@
-"""Designs per second of whole generations of the co-optimiser, against the size of its population, and where they go.
+"""Designs per second of whole generations of the co-optimiser by population size, and where their time goes.
 
-A whole generation is selection, variation, evaluation, ranking, survival and the archive, as `search.Generations` makes
-it: the candidates of a call over its seconds, the median of the calls after the first two; compile time stands apart.
-The program is that of long searches, of more than 250,000 designs; shorter ones run one that compiles in two fifths
-of the time and takes up to two thirds longer. Every figure is of a process of its own, which also states the memory
-that it took at most; with `--against` each is followed by one of the other checkout, the pair `--repeats` times over,
-and the ratio is the median of the pairs'. Where this checkout's time goes: breeding (tournament, operators,
-decoding), evaluation, and survival (ranking, hypervolume, archive), each compiled by itself, in percent of their sum.
-Another key, other rates and other designs must not compile again. Mapping tables: those of the budget `tiny`, seed 0,
-each checkout's own.
+A whole generation is selection, variation, evaluation, ranking, survival and the archive, as in `search.Generations`.
+Its rate is the candidates of a call over its seconds, the median of all calls after the first two; compile time is
+listed separately. The program is that of searches of more than 250,000 designs; shorter ones run one that compiles in
+two fifths of the time and takes up to two thirds longer. Every figure comes from a process of its own, which also
+reports its peak memory. With `--against` each process is followed by one of the other checkout, `--repeats` times, and
+the ratio is the median over the pairs. For this checkout, the time of breeding (tournament, operators, decoding),
+evaluation, and survival (ranking, hypervolume, archive), each compiled by itself, is given in percent of their sum. The
+script asserts that another key, other rates and other designs compile nothing again. Each checkout makes its own
+mapping tables, with the budget `tiny` and seed 0.
 
     python experiments/bench_search.py --scenarios ar-vr,edge --populations 256,1024,16384 --against ../before
 """
@@ -33,7 +33,7 @@ PARTS = ("breeding", "evaluation", "survival")
 
 
 def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str, float]:
-    """What one process finds. Uses names that checkouts have since searches are classes (commit 68cf341)."""
+    """Figures of one process, by names that exist since commit 68cf341, in which searches became classes."""
     import mohamjax as mj
     from mohamjax.hardware import load_technology, load_templates
     from mohamjax.mapper import LayerMapper
@@ -49,7 +49,7 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
     long = 300_000 // population + calls * each
     sizes = {"population": population, "generations": long, "chunk": each, "seeded": False, "archive": 512}
     config = dataclasses.replace(settings.moham, **sizes)
-    space = mj.DesignProblem(application, templates).arrays(tables)  # which other checkouts have, too
+    space = mj.DesignProblem(application, templates).arrays(tables)  # in a form that other checkouts have, too
     speeds, told, compile_s, state = [], 0, 0.0, None
     for state, progress in Generations(key, space, config):  # noqa: B007
         speeds.append((progress.evaluations - told) / progress.step_s)
@@ -62,7 +62,7 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
 
 
 def shares(state, space, config, settings) -> dict[str, float]:
-    """Percent of a generation's time by part, each a program of its own."""
+    """Percent of a generation's time by part, each part a program of its own."""
     from mohamjax.emo import ArchivedState
     from mohamjax.emo.loop import Sizes, generations
     from mohamjax.search import Generations, genetic_problem
@@ -97,7 +97,7 @@ def shares(state, space, config, settings) -> dict[str, float]:
 
 
 def one(checkout: pathlib.Path, scenario: str, population: int, genes: str, parts: bool) -> dict[str, float]:
-    """A process that measures a checkout."""
+    """Runs `measure` on a checkout in a process of its own, and returns its figures."""
     command = [sys.executable, __file__, "--one", "--populations", str(population), "--scenarios", scenario]
     command += ["--genes", genes] + ["--parts"] * parts
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(HERE / "experiments")])}

@@ -1,8 +1,9 @@
-"""Holds every design of results folders against the plain checker of the tests, which shares no code with the package.
+"""Checks every design of results folders with the plain checker of the tests, which shares no code with the package.
 
-Order, dependencies and mappings; sizes that hold them; no two layers of a chiplet at once; times as the plain fluid
-model has them and no bandwidth exceeded; sums and bounds (`tests/plain_design.py`). The exit code is 1 if any design
-fails or a front is empty. Fixed chiplets of `--require` that stand idle count as failures.
+It checks order, dependencies and mappings; that chiplets are large enough for their mappings and run one layer at a
+time; that times are those of the plain fluid model and no bandwidth is exceeded; and sums and bounds
+(`tests/plain_design.py`). The exit code is 1 if any design fails or a front is empty. Chiplets that `--require` fixes
+and that stand idle count as failures.
 
     python experiments/check_fronts.py results/ar-vr results/edge --out experiments/results/check_fronts.csv
 """
@@ -18,7 +19,7 @@ from plain_design import problems
 
 
 def checked(folder: pathlib.Path) -> tuple[str, bool]:
-    """The row of a results folder, and whether its front is there and sound."""
+    """The row of a results folder, and whether its front has designs of which none fails."""
     began = time.perf_counter()
     document = json.loads((folder / "designs.json").read_text())
     failed = 0

@@ -1,3 +1,3 @@
-"""The command line of whatever checkout `PYTHONPATH` names, of old ones too: run it by `python -c`."""
+"""The command line of the checkout that `PYTHONPATH` names, old or new, as a program for `python -c`."""
 
 COMMAND = "from mohamjax.cli import command; command()"

@@ -1,11 +1,11 @@
-"""Fronts of two states of the program in one common box: hypervolume, latency at given areas, and who is on them.
+"""Fronts of two versions of the program in one common box: hypervolume, latency at given areas, and their chiplets.
 
-Each side is a folder of results folders called SCENARIO-SEED, as
+Each side is a folder of results folders called SCENARIO-SEED, as written by
 
     for s in ar-vr edge mobile data-center; do for k in 0 1 2; do
       mohamjax search $s --budget small --seed $k --out NEW/$s-$k; done; done
 
-writes them, the old one by the old program.
+where the old program writes the old side.
 
     python experiments/compare_fronts.py old=OLD new=NEW --out experiments/results/machines.md
 

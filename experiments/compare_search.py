@@ -1,32 +1,32 @@
 """The co-optimiser against its parts and its baselines at equal evaluations, on the packaged scenarios.
 
-Hypervolume on log axes, as the share of the scenario's box over the mapping tables that all seeds search (those of
-`--budget`, seed 0), without mapping again. "mohamjax" is the default, but for its archive
-(`--archive`): plans, some children adjusted parents. Its parts
-alone: "plans not refitted" are plans as they were first thought of, a cap on the area of a mapping's own hardware in
-the place of what fits the chiplet as it stands, single layers never adjusted; "adjusting alone" does nothing else than
-adjust them, from random designs on, which immigrants are as well; "random plans" decodes random plans, and keeps the
-front; "refitting alone" is the archive of "layers", each design as it is and with all layers on the best mapping that
-fits their chiplet, under every weight, for which "layers" searches as many evaluations less. "plans alone" and
-"survival by crowding" are the default without one of its parts: single layers are never adjusted; the first front is
-sorted, and the archive thinned, by crowding. "layers" is the default of 84a5f18, from list
-schedules on; so is "NSGA-II with our seeds". Every method is evaluated under the default package; the `paper` preset
-searches under its own contention and its archive is evaluated again. Evaluations count all that is evaluated, list
-schedules too; each method stops before the first generation that would take it beyond `--evaluations`, random search
-and random plans after the batch that does; the lists alone are few. The seeds are islands of one run: a method compiles
-once. p: of "mohamjax" against the method, two-sided and exact, by Wilcoxon's rank-sum test or, where the method is
-deterministic and has one value, his signed-rank test; "unseeded p": of "layers without seeds" against random search
-likewise. Both after Holm over all tests of the run. "of reference": median as a share of the reference front
-(`reference_fronts.py`), where there is one and the budget is its own.
+Results are hypervolumes on log axes, as shares of the scenario's box over its mapping tables. All seeds search these
+tables (those of `--budget`, seed 0) without mapping again. "mohamjax" is the default but for its archive (`--archive`):
+it evolves plans, and some children are adjusted parents. Some methods are single parts of it. "plans not refitted" is
+the first form of plans, in which a cap on the area of a mapping's own hardware takes the place of what fits the chiplet
+as it stands, and single layers are never adjusted; "adjusting alone" only adjusts single layers, from random designs
+and with random immigrants; "random plans" decodes random plans and keeps the front; "refitting alone" is the archive of
+"layers", with each design as it is and, under every weight, with all layers on the best mapping that fits their
+chiplet, for which "layers" searches as many evaluations less. "plans alone" and "survival by crowding" are the default
+without one of its parts: the former never adjusts single layers, the latter sorts the first front and thins the archive
+by crowding. "layers" is the default of 84a5f18, which starts from list schedules, as does "NSGA-II with our seeds".
+Every method is evaluated under the default package; the `paper` preset searches under its own contention and its
+archive is evaluated again. Evaluations include list schedules; each method stops before the first generation that would
+take it beyond `--evaluations`, random search and random plans after the batch that does; the lists alone take few. The
+seeds are islands of one run, so that a method compiles once. p is two-sided and exact, for "mohamjax" against the
+method, by Wilcoxon's rank-sum test or, where the method is deterministic and has one value, his signed-rank test;
+"unseeded p" is the same for "layers without seeds" against random search. Both are corrected by Holm's method over all
+tests of the run. "of reference" is the median as a share of the reference front (`reference_fronts.py`), where there is
+one and the budget is `paper`.
 
     python experiments/compare_search.py --evaluations 16000 --out experiments/results/compare_search.md
     python experiments/compare_search.py --evaluations 75000 --population 1000
     python experiments/compare_search.py --scenarios ar-vr --seeds 2 --budget tiny --population 32 --evaluations 2000
 
-With `--ablation plans` the methods are "mohamjax" with each operator of plans switched off in turn; with `--ablation
-layers` they are "layers" with and without seeds, each of its operators switched off in turn, and with rates per design
-instead of per layer (one layer is mapped, moved and swapped with probability 0.5 each, as many as by default on
-average). p is then against the same with all operators.
+With `--ablation plans` the methods are "mohamjax" with each operator of plans switched off in turn. With `--ablation
+layers` they are "layers" with and without seeds, each with its operators switched off in turn, and with rates per
+design instead of per layer (mapping, moving and swapping one layer have probability 0.5 each, on average as many
+changes as by default). p is then against the same method with all operators.
 
     python experiments/compare_search.py --ablation plans --out experiments/results/plan_operators.md
     python experiments/compare_search.py --ablation layers --scenarios ar-vr
@@ -104,7 +104,7 @@ def variants(settings: Settings) -> dict[str, Settings]:
 
 
 def tested(name: str, arguments: argparse.Namespace) -> list[str | None]:
-    """Which method a method is tested against, in the columns of p."""
+    """The method that each column of p tests a method against; None where it tests nothing."""
     if arguments.ablation:
         base = next(base for base in (OURS, LAYERS, UNSEEDED) if name.startswith(base))
         return [base if name != base else None]
@@ -112,7 +112,7 @@ def tested(name: str, arguments: argparse.Namespace) -> list[str | None]:
 
 
 def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, int], Case]:
-    """Hypervolumes of every method, evaluations per seed of those that search, and the case."""
+    """Hypervolumes and evaluations per seed, by method, and the case."""
     case = prepared(scenario, arguments.budget)
     space = case.space
     evaluations = {}

@@ -1,10 +1,10 @@
-"""Designs that keep a frame rate, and what a search gains that looks only where latencies make sense.
+"""Designs that keep a frame rate, and what a search gains by looking only at latencies that make sense.
 
-For every scenario and seed two searches of one budget and equal evaluations: of all designs, and with `--within` so
-many times the least latency that a design can have. "volume" is the share of the window that a front dominates, on log
-axes: the scenario's box, cut off at the largest latency of the window. Then for 30 and 10 frames per second of every
-network (all are ready after so long) the smallest design that keeps it, from both fronts: "none" says that no design of
-the front does. That no design of the front is smaller and keeps it too is asserted.
+Every scenario and seed is searched twice, with one budget and equal evaluations: among all designs, and within
+`--within` times the least latency that a design can have. "volume" is the share of this window that a front dominates,
+on log axes; the window is the scenario's box, cut off at the window's largest latency. The further columns give, for
+both fronts, the smallest design that finishes every network 30 or 10 times per second; "none" says that no design of
+the front does. The script asserts that no smaller design of the front keeps the rate.
 
     python experiments/decisions.py --budget small --seeds 3 --out experiments/results/decisions.md
 """
@@ -31,7 +31,7 @@ def volume(result: SearchResult, latest: float) -> float:
 
 
 def smallest(result: SearchResult, rate: int) -> str:
-    """Area, latency and energy of the smallest design with so many frames per second of every network."""
+    """Area, latency and energy of the smallest design with `rate` frames per second of every network, or `none`."""
     best = mj.decide(result, f"fps>={rate}").recommended
     objectives = result.front.objectives
     kept = objectives[1.0 / objectives[:, 0] >= rate]

@@ -2,7 +2,7 @@
 
     python experiments/drawings.py [--out docs/figures]
 
-The package is placed by the package's own rules; nest and chromosome are those of the pages that show them.
+Chiplets and interfaces are placed by mohamjax's own rules; nest and chromosome are those of the pages that show them.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, 
 
 
 def package() -> Figure:
-    """Five chiplets on their mesh, interfaces beside it, and the way of one chiplet's data."""
+    """Five chiplets on their mesh, interfaces beside it, and the route of one chiplet's data."""
     params, chosen = PackageParameters(), ("simba", "eyeriss", "simba", "shidiannao", "simba")
     columns, sizes = mesh_columns(len(chosen)), (0.8, 0.55, 0.7, 0.45, 0.62)
     figure, axes = canvas(6.0, 3.2, columns + 2.2, 2.6)

@@ -1,15 +1,16 @@
-"""Whether a front is a fixed point: refitting, mapping again on its chiplets, and how far its ends are from bounds.
+"""Whether refitting and mapping again leave a front as it is, and how far its ends are from the bounds.
 
-Every seed is a whole default search of `--budget` (its own mapping tables, mapping again included as the budget has
-it); figures are medians of the seeds, in double precision. (1) Refitted: every layer of every design of the front takes
-the best mapping of the final tables that fits its chiplet as it stands (every capacity and every fanout, level by
-level), under each of the five weights between latency and energy; by how much the hypervolume of the front grows with
-these designs, and the share of designs that one of their own dominates. (2) Mapped again: the budget's full mapper on
-all chiplets of ten designs spread over the front (evenly by rank of area), their sizes as limits; by how much the sum
-of a design's layer durations falls, each layer alone on its memory interface: "no dearer", where no layer may take more
-energy than it did, and "fastest", the fastest mapping that fits against the fastest that fitted before; median and
-largest fall of the ten. (3) Ends: excess of the fastest, most frugal and smallest design over the bounds of
-`schedule.scenario_bounds` over the same tables; area of the fastest, and the least area within 0.5 % of its bound.
+Every seed is a whole default search of `--budget` with its own mapping tables, mapping again as often as the budget
+does; figures are medians over the seeds, in double precision. (1) Refitted: every layer of every design of the front
+takes the best mapping of the final tables that fits its chiplet as it stands (every capacity and every fanout, level by
+level), under each of the five weights between latency and energy. The columns give by how much the hypervolume of the
+front grows with these designs, and the share of designs that one of their own refitted forms dominates. (2) Mapped
+again: the budget's full mapper runs on all chiplets of ten designs, spread over the front evenly by rank of area, with
+their sizes as limits. The columns give by how much the sum of a design's layer durations falls, each layer alone on its
+memory interface: "no dearer" lets no layer take more energy than it did, "fastest" compares the fastest mapping that
+fits with the fastest that fitted before; both give the median and the largest fall of the ten. (3) Ends: the excess of
+the fastest, most frugal and smallest design over the bounds of `schedule.scenario_bounds` over the same tables; the
+area of the fastest, and the least area within 0.5 % of its bound.
 
     python experiments/fixpoint.py --out experiments/results/fixpoint.md --csv experiments/results/fixpoint.csv
     python experiments/fixpoint.py --scenarios ar-vr --seeds 2 --budget tiny --population 32 --generations 20
@@ -40,7 +41,7 @@ from mohamjax.search.remap import ChipletSample, map_again, with_room
 from mohamjax.workload import SCENARIOS, load_scenario
 
 ROOM = 256
-"""Mappings that may join a set when chiplets of ten designs are mapped on."""
+"""Mappings that may join a set when layers are mapped again on the chiplets of ten designs."""
 
 SLACK = 1 + 1e-6
 
@@ -62,7 +63,7 @@ def needs(tables: MappingTables) -> np.ndarray:
 
 
 def layers_of(design: Design, unique: np.ndarray, need: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Template `[L]` of each layer's chiplet, what it has `[L, C]`, and which mappings fit it `[L, M]`."""
+    """Template `[L]` of each layer's chiplet, its capacities and fanouts `[L, C]`, and which mappings fit `[L, M]`."""
     tile = np.asarray(design.assignment)[: len(unique)]
     kind = np.asarray(design.template)[tile]
     standing = np.zeros((len(design.template), need.shape[-1]))
@@ -72,7 +73,7 @@ def layers_of(design: Design, unique: np.ndarray, need: np.ndarray) -> tuple[np.
 
 
 def refitted(front: Evaluated, tables: MappingTables, package: PackageParameters) -> Design:
-    """The designs with every layer on its best fitting mapping, `[W * N, ...]`."""
+    """The designs with every layer on its best fitting mapping under each weight, `[W * N, ...]`."""
     unique, need = np.asarray(front.application.unique_of_layer), needs(tables)
     energy = np.where(np.isfinite(need[..., 0]), np.asarray(tables.objectives, np.float64)[..., 1], np.inf)
     scores = mapping_scores(isolated_cycles(tables, package), energy)
@@ -87,7 +88,7 @@ def refitted(front: Evaluated, tables: MappingTables, package: PackageParameters
 
 
 def refitting(front: Evaluated, tables: MappingTables, box: Box) -> dict[str, float]:
-    """Growth of the hypervolume by refitting, and the share of designs that it dominates, in percent."""
+    """Designs, hypervolume, its growth by refitting [%], and the share that refitted forms dominate [%]."""
     again = refitted(front, tables, front.package)
     found = reevaluate(front, front.tables.mapping, np.asarray(front.tables.count), again).reports.objectives
     own = np.asarray(front.reports.objectives)
@@ -102,13 +103,13 @@ def refitting(front: Evaluated, tables: MappingTables, box: Box) -> dict[str, fl
 
 
 def spread(front: Evaluated, number: int) -> np.ndarray:
-    """Indices of designs evenly by rank of area."""
+    """Indices of at most `number` designs, spread evenly by rank of area."""
     order = np.argsort(front.reports.objectives[:, 2], kind="stable")
     return order[np.unique(np.linspace(0, len(order) - 1, number).round().astype(int))]
 
 
 def sample_of(front: Evaluated, chosen: np.ndarray, uniques: int) -> ChipletSample:
-    """All chiplets of the chosen designs; equal ones once."""
+    """The distinct chiplets of the chosen designs, with the layers that run on them."""
     unique = np.asarray(front.application.unique_of_layer)
     chips, rows, runs = front.reports.chiplets, [], []
     for n in chosen:
@@ -133,7 +134,7 @@ def sample_of(front: Evaluated, chosen: np.ndarray, uniques: int) -> ChipletSamp
 def mapping_again(
     key: jax.Array, front: Evaluated, tables: MappingTables, mapper: MapperConfig, number: int
 ) -> dict[str, float]:
-    """By how much the sums of durations fall, in percent."""
+    """Distinct chiplets of some designs, mappings that joined, and falls of the sums of layer durations in percent."""
     application, chosen = front.application, spread(front, number)
     sample = sample_of(front, chosen, len(application.unique_layers))
     single = Setup(application, front.templates, cast(front.technology, jnp.float32), front.package)
@@ -160,7 +161,7 @@ def mapping_again(
 
 
 def ends(front: Evaluated, max_chiplets: int) -> dict[str, float]:
-    """Excess of the ends of the front over the bounds, in percent, and areas."""
+    """Excess of the front's ends over the bounds, in percent, and areas in mm^2."""
     own, bounds = np.asarray(front.reports.objectives), front.bounds(max_chiplets)
     excess = 100 * (own.min(axis=0) / bounds.objectives - 1)
     near = own[:, 0] <= bounds.latency_s * 1.005
@@ -184,7 +185,7 @@ def measured(result: SearchResult, settings: Settings, number: int) -> dict[str,
 
 
 def kept(file: pathlib.Path | None, made_by: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a file that a run with the same settings left, as they stand there."""
+    """Rows, as text, that a run with the same settings left in a file; exits if the settings were others."""
     rows: list[dict[str, Any]] = [] if file is None else [*read_rows(file)]
     for row in rows:
         if {name: row.get(name) for name in made_by} != {name: str(value) for name, value in made_by.items()}:

@@ -1,7 +1,8 @@
 """Fuzzes every reader for as long as one likes and keeps what fails (`tests/fuzzing.py` makes and judges the inputs).
 
-Workers read in processes of their own, with 20 s of processor time and 2 GB for each input; one that hangs or dies is
-a finding too. Findings go to `tests/fuzz_findings/`, where `tests/test_fuzz.py` replays them, the counts to a table.
+Workers read in processes of their own, with 20 s of processor time and 2 GB for each input; an input on which a worker
+hangs or dies is a finding too. Findings go to `tests/fuzz_findings/`, where `tests/test_fuzz.py` replays them; the
+counts go to a table.
 
     python experiments/fuzz.py --minutes 60 --seed 1 --workers 2 --out experiments/results/fuzz.md
 """
@@ -26,15 +27,15 @@ import fuzzing  # noqa: E402
 import numpy as np  # noqa: E402
 from report import header  # noqa: E402
 
-PATIENCE = 15 * fuzzing.SECONDS  # of a worker that says nothing: what Python cannot stop, or a machine that is busy
-MOST_BYTES = 1 << 16  # of a finding that is kept
-MOST_ALIKE = 3  # findings of one message
+PATIENCE = 15 * fuzzing.SECONDS  # seconds; a worker silent for longer runs what Python cannot stop
+MOST_BYTES = 1 << 16  # of a finding that is kept, at most
+MOST_ALIKE = 3  # findings kept per message
 
 
 def work(seed: int, first: int, step: int, names: list[str]) -> None:
-    """Tries the cases first, first + step, ... for ever, of some readers or all; a line before and after each."""
+    """Tries the cases first, first + step, ... for ever, of some readers or all; prints lines before and after each."""
     folder = pathlib.Path(tempfile.mkdtemp())
-    for reader in names or fuzzing.READERS:  # imports and compiles what there is before memory is limited
+    for reader in names or fuzzing.READERS:  # imports and compiles everything before memory is limited
         print(json.dumps({"begins": first, "folder": ""}), flush=True)  # a sign of life
         if not reader.startswith("onnx"):
             fuzzing.attempt(fuzzing.Case(reader, "sound", fuzz_documents.sound(reader)), folder, 600)
@@ -64,13 +65,13 @@ class Worker:
         self.step, self.number, self.folder, self.heard = step, first, "", time.monotonic()
 
     def stop(self) -> str:
-        """Ends the process and returns what it said in dying."""
+        """Kills the process and returns the end of its standard error."""
         self.process.kill()
         return (self.process.communicate()[1] or "").strip()[-300:]
 
 
 def keep(line: dict, alike: collections.Counter) -> None:
-    """Writes a finding where the tests find it, unless there are enough of its kind or it is large."""
+    """Prints a finding, and writes it where the tests find it unless it is large or enough alike are kept."""
     message = re.sub(r"\d+", "#", re.sub(r"'[^']*'", "Q", line["text"]))[:120]
     alike[line["reader"], line["kind"], message] += 1
     print(f"case {line['number']}: {line['reader']} ({line['made']}): {line['kind']}: {line['text'][:300]}", flush=True)
@@ -81,7 +82,7 @@ def keep(line: dict, alike: collections.Counter) -> None:
 
 
 def lost(worker: Worker, kind: str, text: str) -> dict:
-    """The finding of a worker that is gone: what it read last, or grew."""
+    """The finding of a worker that died or hung: the case that it read or grew last."""
     files = pathlib.Path(worker.folder or "/nonexistent").glob("*.*")
     files = [path for path in files if path.stem in ("case", "growing")]
     path = max(files, key=lambda file: file.stat().st_mtime, default=None)
@@ -93,7 +94,7 @@ def lost(worker: Worker, kind: str, text: str) -> dict:
 
 
 def fuzz(minutes: float, seed: int, workers: int, readers: str = "") -> tuple[collections.Counter, float]:
-    """Runs workers and counts outcomes by (reader, how the input was made, outcome); also the longest time."""
+    """Runs workers; counts outcomes by (reader, how the input was made, outcome), and the longest time in seconds."""
     counts, alike, longest = collections.Counter(), collections.Counter(), 0.0
     pool = selectors.DefaultSelector()
 

@@ -1,17 +1,17 @@
-"""What a GPU makes of the programs of a search: rates, launches, memory, and whether it says what a processor says.
+"""Runs the programs of a search on a GPU: rates, launches, memory, and whether results agree with a processor's.
 
-Where JAX finds a GPU, every program runs there: small ones beside the same program on the processor, whose results must
-agree, and the sizes below timed. Lines are compiled side by side, each in a process of its own, and then run one after
-another; a line that is not compiled in `--patience` seconds is left out, and the table says so. Where there is no GPU,
-every program is compiled for an H200 all the same and counted, and its time estimated (`gpu_model`); such a table says
-so. It needs `pip install "jax[cuda12]"` and no device:
+Where JAX finds a GPU, every program is timed there at the sizes below; small ones also run on the processor, whose
+results must agree. Lines of the table are compiled side by side, each in a process of its own, and then run one after
+another; a line that is not compiled within `--patience` seconds is left out, and the table says so. Without a GPU,
+every program is compiled for an H200, its work is counted and its time estimated (`gpu_model`); such a table says so,
+too. This needs `pip install "jax[cuda12]"` and no device:
 
     JAX_PLATFORMS=cpu python experiments/gpu.py --out experiments/results/gpu_estimates.md
     python experiments/gpu.py --out experiments/results/gpu.md --trace traces
 
-Estimates come from tables of made-up mappings of the right shapes, measurements from those of the tiny budget. Rounds
-of loops that only the data know, as counted in searches on a processor: swaps of an individual 6, evictions of a
-mapping 8; thinning takes as many steps as chunks enter the archive, and a fifth more.
+Estimates come from tables of made-up mappings of the right shapes, measurements from those of the tiny budget. Loops
+whose rounds depend on the data are given the rounds counted in searches on a processor: 6 swaps of an individual and 8
+evictions of a mapping; thinning takes a fifth more steps than chunks enter the archive.
 """
 
 import argparse
@@ -66,13 +66,13 @@ class Row:
     """One line of the table.
 
     Attributes:
-        name: what it is.
+        name: of the line.
         units: designs, mappings or schedules of one call.
-        parts: programs of a call: function, what makes its arguments, static ones.
-        target: of the issue: units per second, or milliseconds, or GB.
-        entered: rows that enter an archive, of which thinning depends; 0 if none.
-        generations: it is one of a loop of generations: measured, a call makes so many and its time is divided.
-        kernels: with kernels of our own (`platforms.use_kernels`): that of the fluid model's timeline.
+        parts: makes the programs of a call: function, what makes its arguments, static arguments.
+        target: the number to reach and its unit: per second, milliseconds or GB.
+        entered: rows that enter an archive, on which the rounds of thinning depend; 0 if none.
+        generations: generations of a measured call, by which its time is divided.
+        kernels: whether our own kernel of the fluid model's timeline runs (`platforms.use_kernels`).
     """
 
     name: str
@@ -91,7 +91,7 @@ class Row:
 
 @functools.cache
 def problem(scenario: str, genes: str, population: int, real: bool) -> tuple[Any, Any]:
-    """A co-optimiser's space and settings."""
+    """A scenario's space and the configuration of its search; mappings are made up unless `real`."""
     application, templates = load_scenario(scenario, warn=lambda _: None), load_templates()
     technology = load_technology()
     settings = Settings.preset("tiny", preset="default" if genes == "plans" else "layers")
@@ -129,7 +129,7 @@ def own_wires(layers: Any, mappings: Any, machines: Any, *, max_children: int) -
 
 
 def batch(most: int, max_children: int = MAX_CHILDREN) -> list[Part]:
-    """`evaluate_batch`; without tables over children (`max_children` 0) it is what the mapper runs where it can."""
+    """`evaluate_batch`; without tables over children (`max_children` 0), as the mapper runs it where it can."""
     layers, spaces, machines = bench_cost_model.problems("ar-vr", 8, np.float32)
 
     def arguments() -> tuple[Any, ...]:
@@ -195,7 +195,7 @@ def jobs(population: int) -> list[Part]:
 
 
 def rows(real: bool) -> list[Row]:
-    """The table."""
+    """All lines of the table."""
 
     def designs(name: str, genes: str, population: int, islands: int, target: Any) -> list[Row]:
         one = population + round(0.1 * population)
@@ -238,7 +238,7 @@ COLUMNS = (
     "one generation or batch of", "ms", "million/s", "kernels", "busy ms", "peak GB", "apart", "target", "verdict"
 )  # fmt: skip
 SMALL = ("250 designs", "evaluate_batch, own wires, 2^16", "mapper, all problems of data-center")
-"""What runs on the processor too."""
+"""Lines that run on the processor too."""
 
 UNITS = {"/s": "{:,.0f}/s", "ms": "{:.2f} ms", "GB": "{:.2f} GB"}
 
@@ -254,7 +254,7 @@ def met(row: Row, milliseconds: float, gigabytes: float) -> tuple[str, str]:
 
 
 def estimate(row: Row, where: Any, report: Report, hlo: pathlib.Path | None) -> None:
-    """Compiles the programs of a line and says what they would take."""
+    """Compiles the programs of a line and reports estimates of what they would take on the GPU."""
     began = time.perf_counter()
     whole, memory = gpu_model.Count(), 0.0
     for function, arguments, static in row.parts():
@@ -281,14 +281,14 @@ def estimate(row: Row, where: Any, report: Report, hlo: pathlib.Path | None) -> 
 
 
 def keep_text(program: Any, row: Row, function: Callable[..., Any], folder: pathlib.Path | None) -> None:
-    """Writes what the compiler made of a program, from whose names of kernels one sees what they are for."""
+    """Writes the text of a compiled program to a folder, if there is one; it tells what each kernel is for."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{row.name} {function.__name__}.txt".replace("/", "_")).write_text(program.as_text())
 
 
 def ready(row: Row, hlo: pathlib.Path | None) -> tuple[list[tuple[Any, Any]], float | None]:
-    """The programs of a line, compiled, with their arguments; share of results that differ from the processor's."""
+    """Compiled programs of a line with their arguments, and the share of results that differ from the processor's."""
     platforms.use_kernels(row.kernels)
     checked, apart, out = row.name.startswith(SMALL), list[float](), []
     for function, arguments, static in row.parts():
@@ -300,7 +300,7 @@ def ready(row: Row, hlo: pathlib.Path | None) -> tuple[list[tuple[Any, Any]], fl
         found = jax.block_until_ready(compiled(*given))
         if checked:
             here = jax.devices("cpu")[0]
-            with jax.default_device(here):  # whose form of the program is traced then
+            with jax.default_device(here):  # so that the processor's form of the program is traced
                 other = jax.jit(functools.partial(function, **static))(*jax.device_put(given, here))
             apart.append(difference(found, other))
         if row.generations > 1:
@@ -310,7 +310,7 @@ def ready(row: Row, hlo: pathlib.Path | None) -> tuple[list[tuple[Any, Any]], fl
 
 
 def measure(row: Row, repeats: int, trace: pathlib.Path | None, hlo: pathlib.Path | None) -> list[str]:
-    """Compiles the programs of a line, says so, waits for leave and runs them: the cells of the table."""
+    """Compiles the programs of a line, says so, waits for permission and times them; returns the cells of the table."""
     began = time.perf_counter()
     programs, apart = ready(row, hlo)
     print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
@@ -334,7 +334,7 @@ def measure(row: Row, repeats: int, trace: pathlib.Path | None, hlo: pathlib.Pat
 
 
 def traced_kernels(row: Row, programs: list[tuple[Any, Any]], folder: pathlib.Path) -> tuple[int, float]:
-    """Kernels and nanoseconds of a GPU that one call of all programs takes; writes a file of them by name."""
+    """Kernels and GPU nanoseconds of one call of all programs; writes their sums by kernel name to a file."""
     here = folder / re.sub(r"\W+", "_", row.name)
     with jax.profiler.trace(str(here)):
         for program, given in programs:
@@ -371,7 +371,7 @@ def side_by_side(names: list[str], options: argparse.Namespace, report: Report) 
 
 
 def _run(children: dict[str, Any], patience: float, tell: Callable[[list[str]], Any]) -> None:
-    """Waits until all are compiled, or as long as there is patience, and gives leave; tells the cells of each line."""
+    """Waits until all are compiled or `patience` [s] is over, then lets one after another run and tells its cells."""
     answers: dict[str, str] = {}
 
     def wait(name: str, child: Any) -> None:
@@ -387,7 +387,7 @@ def _run(children: dict[str, Any], patience: float, tell: Callable[[list[str]], 
         print(f"    {time.perf_counter() - began:.0f} s: {name}: {said}", flush=True)
     late = children.keys() - answers.keys()
     for name in late:
-        children[name].kill()  # it would compile beside those that are measured
+        children[name].kill()  # or it would compile beside those that are measured
     for name, child in children.items():
         cells = [name, f"not compiled in {patience:.0f} s"]
         if name not in late:
@@ -404,7 +404,7 @@ def _cells(said: str) -> list[str] | None:
 
 
 def difference(one: Any, other: Any) -> float:
-    """Share of numbers that differ by more than rounding, over all leaves; keys as what they are made of.
+    """Share of numbers that differ by more than rounding, over all leaves; random keys are compared by their data.
 
     Says on standard error which leaves differ, in how many numbers and by how much.
     """
@@ -445,8 +445,8 @@ def main() -> None:
     wanted = chosen(real, options.only, options.without)
     if real:
         report.say(
-            "Measured. `apart`: share of results that differ from the processor's by more than 1e-5. `kernels`, copies",
-            "among them, and their time, `busy`: of a further call, under the profiler.",
+            "Measured. `apart` is the share of results that differ from the processor's by more than 1e-5. `kernels`",
+            "(copies included) and their time `busy` are those of a further call under the profiler.",
             "",
         )
         report.head(
@@ -464,8 +464,8 @@ def main() -> None:
     else:
         report.say(
             "**Estimates, not measurements: nothing ran on a GPU.** Compiled for an H200, counted, and timed by the",
-            "model of `experiments/gpu_model.py`; low and high are cheap and dear launches, the verdict is by the low",
-            "end. A round trip is one question to the host. Bytes: every operand once.",
+            "model of `experiments/gpu_model.py`. Low and high have cheap and dear launches; the verdict is by the low",
+            "end. A round trip is one question to the host. `GB moved` counts every operand once.",
             "",
         )
         report.head(

@@ -1,15 +1,16 @@
-"""What a program would do on a GPU that is not there: compiled for it, counted, its time estimated.
+"""Estimates the time of a program on a GPU that is not there: compiles it for that GPU and counts its work.
 
 JAX compiles for a described GPU on any machine that has the CUDA packages (`pip install "jax[cuda12]"`); no device is
-asked. The optimised program says which kernels start, how often, and what they read and write. Estimated from that:
+needed. The optimised program says which kernels start, how often, and what they read and write. The estimate follows:
 
-- launches: five or more kernels in a row are one graph (`GRAPH` plus `NODE` for each), fewer start one by one
-  (`SINGLE`). A loop whose length the compiler knows starts its kernels as often; any other asks the host in every round
-  (`TRIP`), and its number of rounds is a guess that the caller makes;
+- launches: five or more kernels in a row are one graph (`graph` plus `node` for each, see `Costs`), fewer start one by
+  one (`single`). A loop whose length the compiler knows starts its kernels that often; any other asks the host in every
+  round (`trip`), and the caller guesses its number of rounds;
 - a kernel takes the longest of its launch, its bytes through the memory, and its operations. Every operand counts once,
-  as if no cache kept it; of what is gathered or sliced counts what is taken, and a gathered element moves a sector.
+  as if no cache kept it; of a gathered or sliced operand counts only what is taken, and a gathered element moves a
+  sector.
 
-Such figures find what limits a program, and tell two versions of it apart; they are no measurements.
+Such figures show what limits a program and tell two versions of it apart; they are not measurements.
 """
 
 import dataclasses
@@ -58,7 +59,7 @@ H200 = {
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """Microseconds on the host's side: of a graph, of a kernel in it, of a kernel alone, of asking the host."""
+    """Microseconds of the host for a graph, for a kernel in it, for a kernel alone, and for a question to the host."""
 
     graph: float
     node: float
@@ -67,19 +68,20 @@ class Costs:
 
 
 LOW, HIGH = Costs(5, 1.5, 2, 10), Costs(10, 2.5, 4.5, 25)
-BANDWIDTH = 4.3e12  # bytes a second, of 4.8 on paper
-SECTORS = 7e12 / 28  # gathered elements a second, from the second cache
-OPERATIONS = 1e13  # a second: a third of the peak of 32-bit operations, index arithmetic being part of every kernel
+BANDWIDTH = 4.3e12  # bytes per second, of 4.8e12 in the data sheet
+SECTORS = 7e12 / 28  # gathered elements per second, from the second-level cache
+OPERATIONS = 1e13  # per second: a third of the peak of 32-bit operations, since every kernel computes indices too
 
 
 KERNELS = {"timeline": (1040, 28)}
-"""What nothing shows of kernels of our own: instructions of all threads, and elements gathered, for every number of
-the first output. `timeline`: 520 instructions of a warp's step in its PTX for sm_90a, which 16 schedules share; of a
-schedule four numbers of a record, eight words of its predecessors, and one word for each of 16 accelerators."""
+"""Work of our own kernels, which the compiled program does not show: instructions of all threads and gathered elements,
+per number of the first output. `timeline`: a warp's step has 520 instructions in its PTX for sm_90a and 16 schedules
+share it; a schedule gathers four numbers of a record, eight words of its predecessors, and one word for each of 16
+accelerators."""
 
 
 def device() -> jax.sharding.NamedSharding:
-    """Where programs are compiled for. Needs JAX_PLATFORMS=cpu: with a GPU at hand, run there instead.
+    """The H200 as a sharding to compile for. Needs JAX_PLATFORMS=cpu; with a GPU at hand, run there instead.
 
     Raises:
         RuntimeError: the CUDA packages are missing.
@@ -95,13 +97,13 @@ def device() -> jax.sharding.NamedSharding:
 
 
 def compiled(function, arguments, static, where):
-    """The program for that device; arguments may be arrays or `jax.ShapeDtypeStruct`s."""
+    """The function compiled for the device of `where`; arguments may be arrays or `jax.ShapeDtypeStruct`s."""
 
     def shape(leaf):
         kind = jax.typeof(leaf) if not isinstance(leaf, jax.ShapeDtypeStruct) else leaf
         return jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=where)
 
-    with jax.sharding.use_abstract_mesh(where.mesh.abstract_mesh):  # of its devices newer Pallas asks what they are
+    with jax.sharding.use_abstract_mesh(where.mesh.abstract_mesh):  # newer Pallas asks the mesh what its devices are
         return function.lower(*jax.tree.map(shape, arguments), **static).compile()
 
 
@@ -122,7 +124,7 @@ def _arrays(kind: str) -> list[tuple[int, int]]:
 
 
 def _closing(text: str) -> int:
-    """Where the bracket that opens a text closes."""
+    """Index at which the bracket that opens a text closes; the length of the text if it never does."""
     depth = 0
     for i, c in enumerate(text):
         depth += (c in "([{") - (c in ")]}")
@@ -163,8 +165,8 @@ class Count:
         trips: times that the host is asked.
         bytes: read and written.
         low: estimated milliseconds where launches are cheap.
-        high: and where they are dear.
-        loops: guessed rounds of the loops that only the data know, by source.
+        high: the same where they are dear.
+        loops: questions to the host of the loops whose rounds depend on the data, by source.
         where: low milliseconds by source.
     """
 
@@ -178,10 +180,10 @@ class Count:
 
 
 def count(text: str, rounds: Mapping[str, float]) -> Count:
-    """Counts an optimised program.
+    """Counts the work of an optimised program.
 
     Args:
-        text: of `compiled(...).as_text()`.
+        text: the program, from `compiled(...).as_text()`.
         rounds: expected rounds of loops whose length depends on the data, by a regular expression for their source;
             1 where none fits.
     """
@@ -206,7 +208,7 @@ class _Program:
         self.walk(entry, 1.0)
 
     def walk(self, name: str, times: float) -> None:
-        """Adds up a computation that runs so many times."""
+        """Adds a computation that runs `times` times."""
         row: list[tuple[float, str]] = []
         for each in self.computations[name].values():
             if each.op in _NOTHING or each.op.endswith("-done"):
@@ -243,7 +245,7 @@ class _Program:
         return next((inner for inner in body.values() if inner.op == "sort"), None)
 
     def length(self, sort: _Instruction) -> int:
-        """Of the sorted axis."""
+        """Length of the sorted axis."""
         dims = re.search(r"\[([\d,]*)\]", sort.kind)
         sizes = [int(x) for x in dims[1].split(",") if x] if dims else [1]
         axis = re.search(r"dimensions=\{(\d+)\}", sort.attributes)

@@ -2,9 +2,9 @@
 
     python experiments/graphs.py vit_b16 nasnet_mobile --out FOLDER      # writes FOLDER/vit_b16.onnx, ...
 
-They are built layer by layer from the papers; weights are constants of the right shape. Products (what is counted as
-multiply-accumulates: convolutions, linear layers, and the two products of attention; no biases, normalisations or
-activations) and trainable parameters stand beside the published figures in `PUBLISHED`; the tests compare.
+They are built layer by layer from the papers; weights are constants of the right shape. The tests compare their
+products (multiply-accumulates of convolutions, linear layers, and the two products of attention; not of biases,
+normalisations or activations) and their trainable parameters with the published figures in `PUBLISHED`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ OPSET = 20
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """What is published of a network.
+    """Published figures of a network.
 
     Attributes:
         macs: multiply-accumulates of one image.
-        parameters: trainable ones.
-        source: of the figures.
+        parameters: number of trainable parameters.
+        source: where the figures are published.
     """
 
     macs: float
@@ -59,7 +59,7 @@ class Value:
 
     @property
     def channels(self) -> int:
-        """Of an image `[1, C, H, W]`."""
+        """Channels of an image `[1, C, H, W]`."""
         return self.shape[1]
 
 
@@ -72,19 +72,19 @@ class Graph:
         self.input = Value("image", shape)
 
     def node(self, op: str, inputs: Sequence[str], shape: Sequence[int], **attributes) -> Value:
-        """A node of one output."""
+        """Adds a node with one output, and returns that output."""
         out = f"{op}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [out], name=out, **attributes))
         return Value(out, tuple(shape))
 
     def integers(self, *values: int) -> str:
-        """A small constant of int64."""
+        """Adds a small int64 constant, and returns its name."""
         name = "ints_" + "_".join(map(str, values))
         self.constants[name] = numpy_helper.from_array(np.asarray(values, np.int64), name)
         return name
 
     def weight(self, *shape: int, trainable: bool = True) -> str:
-        """A weight: a constant of that shape, which takes no room in the file."""
+        """Adds a weight, a constant that takes no room in the file, and returns its name."""
         self.parameters += math.prod(shape) * trainable
         fill = helper.make_tensor("fill", TensorProto.FLOAT, [1], [0.01])
         return self.node("ConstantOfShape", [self.integers(*shape)], shape, value=fill).name
@@ -283,14 +283,14 @@ def efficientnet_v2_s(graph: Graph) -> Value:
 
 
 def _excited(graph: Graph, x: Value, squeezed: int) -> Value:
-    """Squeeze and excitation: every channel times a share that follows from the means of all."""
+    """Squeeze and excitation: every channel times a factor computed from the means of all channels."""
     mean = graph.node("GlobalAveragePool", [x.name], (1, x.channels, 1, 1))
     share = graph.conv(graph.silu(graph.conv(mean, squeezed, 1, bias=True)), x.channels, 1, bias=True)
     return graph.node("Mul", [x.name, graph.node("Sigmoid", [share.name], share.shape).name], x.shape)
 
 
 def nasnet_mobile(graph: Graph) -> Value:
-    """NASNet-A (4 @ 1056): cells of Zoph et al. (2018, Figure 4), each of the two outputs before it."""
+    """NASNet-A (4 @ 1056): cells of Zoph et al. (2018, Figure 4), each fed by the two outputs before it."""
     filters, cells = 1056 // 24, 4
     x = graph.norm(graph.conv(graph.input, 32, 3, 2, same=False))
     x, p = _reduction_cell(graph, x, x, filters // 4)
@@ -304,7 +304,7 @@ def nasnet_mobile(graph: Graph) -> Value:
 
 
 def _separable(graph: Graph, x: Value, filters: int, kernel: int, stride: int = 1) -> Value:
-    """Rectifier, depthwise and pointwise convolution, twice; the stride is the first one's."""
+    """Rectifier, depthwise and pointwise convolution, twice; only the first has the stride."""
     for step in (stride, 1):
         x = graph.conv(graph.relu(x), x.channels, kernel, step, groups=x.channels)
         x = graph.norm(graph.conv(x, filters, 1))
@@ -317,10 +317,10 @@ def _squeezed(graph: Graph, x: Value, filters: int) -> Value:
 
 
 def _adjusted(graph: Graph, p: Value, x: Value, filters: int) -> Value:
-    """The output before the last one in the size of the last one, with so many channels.
+    """The second-last output in the size of the last one, with `filters` channels.
 
-    Where it is larger, every second pixel is taken twice, the second time one to the right and below; the shift moves
-    no product, so that here both halves take the same ones. In front of the first cell it is the last output itself.
+    A larger one is sampled twice at every second pixel; in the network the second sample is shifted by one pixel, but
+    as this changes no product, both samples are the same here. In front of the first cell it is the last output itself.
     """
     if p.name == x.name:
         return p
@@ -363,11 +363,11 @@ NETWORKS: dict[str, tuple[Callable[[Graph], Value], int]] = {
     "efficientnet_v2_s": (efficientnet_v2_s, 384),
     "nasnet_mobile": (nasnet_mobile, 224),
 }
-"""Builder and pixels of a side by name."""
+"""Builder and pixels per side of the image, by name."""
 
 
 def built(name: str) -> tuple[onnx.ModelProto, int]:
-    """The model of a network and its trainable parameters."""
+    """The model of a network, and the number of its trainable parameters."""
     network, pixels = NETWORKS[name]
     graph = Graph(name, 1, 3, pixels, pixels)
     return graph.model(network(graph)), graph.parameters

@@ -1,7 +1,7 @@
 """The cases that the G# experiments share: batches of jobs on the settings of Table 4.
 
-`data/gsharp_layers.csv` has the layers and `data/gsharp_batches.csv` the batches. Named `public-...` are the batches of
-the public MAGMA release, for which results of its GA are known; these are read from the reference data beside the
+`data/gsharp_layers.csv` has the layers and `data/gsharp_batches.csv` the batches. Batches named `public-...` are those
+of the public MAGMA release, for which results of its GA are known; they are read from the reference data beside the
 checkout (`../shared/reference/maestro/magma_batches`).
 """
 
@@ -23,12 +23,12 @@ SETTINGS = ("S1", "S2", "S3", "S4", "S5", "S6")
 
 
 def bandwidths(setting: str) -> tuple[int, int]:
-    """The least and the most bandwidth of the paper [bytes per cycle]."""
+    """The paper's least and most bandwidth for a setting [bytes per cycle]."""
     return (1, 16) if setting in ("S1", "S2") else (1, 256)
 
 
 PUBLIC = "public-"
-"""What the names of the release's own batches begin with."""
+"""Prefix of the names of the release's own batches."""
 
 CASES = tuple((batch, setting, b) for setting in SETTINGS for b in bandwidths(setting) for batch in BATCHES)
 
@@ -57,12 +57,12 @@ def _bounds(row: dict[str, str]) -> dict[str, int]:
     size = {letter: int(row[letter]) for letter in "KCRS"}
     if "P" in row:
         return size | {"P": int(row["P"]), "Q": int(row["Q"])}
-    # The release's file has the sizes of inputs; its layers have stride 1 and no padding.
+    # The release's file gives the sizes of inputs; its layers have stride 1 and no padding.
     return size | {"P": int(row["Y"]) - size["R"] + 1, "Q": int(row["X"]) - size["S"] + 1}
 
 
 def batch_of(chosen: Sequence[str]) -> JobBatch:
-    """Jobs of layers by their numbers; tenants are the classes."""
+    """A batch with a job for each layer number; tenants are the layers' classes."""
     rows = [layers()[layer] for layer in chosen]
     return JobBatch(
         names=tuple(f"{i} {row['model']}/{row['layer']}" for i, row in enumerate(rows)),
@@ -101,7 +101,7 @@ def batch_shapes(batch: str) -> JobShapes:
 
 @functools.cache
 def public_results() -> dict[tuple[str, str, int], float]:
-    """Cases of the public release's own batches, and the makespans that its GA reached (100 x 100, one seed)."""
+    """Makespans [cycles] that the public release's GA reached on its own batches (100 x 100, one seed), by case."""
     with open(REFERENCE / "magma_batches" / "reference_makespans.csv") as stream:
         return {
             (PUBLIC + row["batch"], row["platform"], int(row["system_bw"])): float(row["peer_ga"])

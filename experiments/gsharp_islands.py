@@ -20,7 +20,7 @@ ACCELERATORS = 16  # cores after padding: one program for all settings
 
 
 def stacked(trees: Sequence[T]) -> T:
-    """Trees as one with a leading axis."""
+    """Stacks trees into one with a leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
@@ -31,14 +31,14 @@ def searched(
     given: Sequence[Sequence[Plan]] | None = None,
     targets: Sequence[Sequence[int]] | None = None,
 ) -> tuple[list[Plan], np.ndarray]:
-    """A genetic search of several tables of as many jobs side by side.
+    """Searches several tables with equally many jobs side by side.
 
     Args:
-        tables: I of them, with repeats where several seeds are wanted: every island has its own random numbers.
-        method: what searches.
-        config: sizes and one objective; its seed is that of all islands.
-        given: first schedules of each, as many for all; None for those of the method.
-        targets: places at which the jobs should end, for each table; None for the order of the table.
+        tables: I job tables, repeated where several seeds are wanted: every island has its own random numbers.
+        method: the genetic method.
+        config: sizes and one objective; its seed serves all islands.
+        given: first schedules of each table, equally many for all; None for those of the method.
+        targets: for each table the place in which each job should end; None for the order of the table.
 
     Returns:
         The best plans, and the least value after every generation `[I, G + 1]`.
@@ -67,5 +67,5 @@ def searched(
 
 
 def makespans(tables: Sequence[JobTable], plans: Sequence[Plan]) -> np.ndarray:
-    """`[I]` float64, the makespan of a plan of each table."""
+    """`[I]` float64, the makespan of one plan for each table."""
     return np.asarray([evaluate_plans(t, [p])[0]["makespan"] for t, p in zip(tables, plans, strict=True)])

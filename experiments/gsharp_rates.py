@@ -1,7 +1,7 @@
 """Operator rates and population of G#, compared on cases that separate methods, at equal evaluations.
 
-Prints for every variant the median makespan over the lower bound of every case, and the geometric mean. Each variant
-changes something of `DEFAULT_RATES`.
+Prints for every variant each case's median makespan over its lower bound, and their geometric mean. Variants have other
+rates than `DEFAULT_RATES`, or another population.
 
     python experiments/gsharp_rates.py --seeds 8
 """

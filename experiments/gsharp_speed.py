@@ -1,8 +1,8 @@
 """How fast schedules are evaluated: the closed form of one shared link against the event simulation, and the sorts.
 
-Writes evaluations per second for 100 jobs on S4 against the size of the population, of the closed form
-(`jobs.shared_link`) and of `schedule.fluid.completion`, and a whole search of 100 x 100; then the time of one sort
-of events by the bitonic network and by XLA's own sort. The smallest of several times, apart from compile time.
+Writes evaluations per second against the population for 100 jobs on S4, by the closed form (`jobs.shared_link`) and by
+`schedule.fluid.completion`; the time of whole searches of 10,000 schedules; and the time of one sort of events by the
+bitonic network and by XLA's own sort. Times are the smallest of several, without compilation.
 
     python experiments/gsharp_speed.py [--largest 100000] [--out experiments/results/gsharp_speed.md]
 """
@@ -71,7 +71,7 @@ def main() -> None:
     arguments = parser.parse_args()
     report = Report()
     report.say("# Speed of G#'s evaluation", "", f"{header()}. 100 jobs on S4 at 1")
-    report.say("byte/cycle, single precision; the smallest of several times, compile time apart.", "")
+    report.say("byte/cycle, single precision. Times are the smallest of several, without compilation.", "")
     problem = job_problem(case_table("mix0", "S4", 1))
     jobs = problem.mask.shape[0]
     report.head("schedules", "closed form [1/s]", "simulation [1/s]", "ratio", "largest difference")

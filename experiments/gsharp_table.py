@@ -5,10 +5,10 @@
     python experiments/gsharp_table.py report
 
 `run` appends a row per (case, method, seed) to `experiments/results/gsharp_runs.csv` and skips what is there, so that
-it can be stopped and gone on with; `report` writes `experiments/results/gsharp_table.md`. Cases that separate methods
-(mix on S2 at 16, all batches on S3 to S6 at 1) run first. Genetic methods and random search run several cases and seeds
-side by side; A2C, PPO and the methods of nevergrad (extra `baselines`) run one by one. These, with the settings of G#'s
-Table 5, are in the exhibits of the paper (`experiments/paper/gsharp.py`).
+it can be stopped and resumed; `report` writes `experiments/results/gsharp_table.md`. Cases that separate methods (mix
+on S2 at 16, all batches on S3 to S6 at 1) run first. Genetic methods and random search run several cases and seeds side
+by side; A2C, PPO and the methods of nevergrad (extra `baselines`) run one by one. The exhibits of the paper
+(`experiments/paper/gsharp.py`) run these with the settings of G#'s Table 5.
 """
 
 import argparse
@@ -62,7 +62,7 @@ RELEASED = {
 
 
 def chosen_cases(text: str) -> list:
-    """`all`, `released`, `public`, the first so many, or cases such as mix0/S4/1 separated by commas."""
+    """The cases named by `all`, `released`, `public`, a number of first ones, or names such as mix0/S4/1,mix0/S2/16."""
     sets = {"all": lambda: ORDER, "released": lambda: list(RELEASED), "public": lambda: list(public_results())}
     if text in sets:
         return sets[text]()
@@ -112,7 +112,7 @@ def island_rows(method: str, cases, seeds):
     values = makespans(repeated, plans).reshape(len(cases), len(seeds))
     rows = []
     for case, table, found in zip(cases, tables, values, strict=True):
-        # The best of the seeding heuristics, in double precision, is among what our own methods report.
+        # Our own methods also report the best of the seeding heuristics, in double precision.
         least = min((v["makespan"] for v in evaluate_plans(table, seed_plans(table))), default=np.inf)
         found = np.minimum(found, least) if own.seeded else found
         rows += [(*case, method, s, float(v), config.evaluations) for s, v in zip(seeds, found, strict=True)]
@@ -180,8 +180,8 @@ def report(arguments) -> None:
         f"{header()}, from {sources}. Every search spends {EVALUATIONS:,}",
         "evaluations (the seeding heuristics of `gsharp` count among them). LB cores are `LB_rs`, bandwidth demand is",
         "`as-released`. Numbers are makespans over the lower bound of the case (1.000 is optimal): the median over",
-        "seeds and, where they differ, the quartiles. The bound is `jobs/bounds.py`'s; the one without stalls",
-        "(longest job, machine time, bytes) is given as its share in the column `plain`.",
+        "seeds and, where they differ, the quartiles. The bound is that of `jobs/bounds.py`; the column `plain`",
+        "gives the bound without stalls (longest job, machine time, bytes) as a share of it.",
         "",
         *tuning(by),
         "",
@@ -208,7 +208,8 @@ def report(arguments) -> None:
             lines += [f"## {title}", "", *markdown(grid), ""]
     lines += against_released(
         "Against the released GA",
-        "The released values are known to a thousand cycles, 0.02 to 0.17 % of them: runs within 500 do not count.",
+        "The released values are rounded to a thousand cycles, 0.02 to 0.17 % of them: a run within 500 cycles "
+        "does not count.",
         {case: value for case, value in RELEASED.items() if case in by},
         500,
         everything,
@@ -216,7 +217,7 @@ def report(arguments) -> None:
     if arguments.cases in ("all", "public") and any(case[0].startswith(PUBLIC) for case in everything):
         lines += against_released(
             "Against the released GA on the release's own batches",
-            "Batches that the release ships; no rate of ours was chosen on them. One seed of the GA.",
+            "The release ships these batches; none of our rates was chosen on them. The GA has one seed.",
             public_results(),
             1,
             everything,
@@ -233,10 +234,10 @@ def markdown(grid) -> list[str]:
 
 
 def tuning(by) -> list[str]:
-    """Which of the cases our rates were chosen on."""
+    """Lines that say which of the cases our rates were chosen on."""
     own = [case for case in by if case in TUNED]
     which = "all of these cases" if len(own) == len(by) else ", ".join(map(called, own)) or "other cases"
-    counted = "" if len(own) in (0, len(by)) else " What is counted over held-out cases, at the end, leaves them out."
+    counted = "" if len(own) in (0, len(by)) else " The counts over held-out cases, at the end, leave them out."
     return [
         f"The operators' default rates and the population of 50 were chosen on {which}.{counted}",
         "The other methods have their libraries' or the paper's settings.",
@@ -244,13 +245,15 @@ def tuning(by) -> list[str]:
 
 
 def called(case) -> str:
-    """A case for people."""
+    """A readable name of a case."""
     return "{} {} at {}".format(*case)
 
 
 def against_released(title: str, note: str, released, margin: float, everything) -> list[str]:
-    """Each of our own searches over what the released GA reached, in as many evaluations; runs that are lower by more
-    than a margin [cycles] are counted."""
+    """A section on our own searches over what the released GA reached, in as many evaluations.
+
+    Runs that are lower by more than `margin` [cycles] are counted.
+    """
     released = {case: value for case, value in released.items() if case in everything}
     shown = [m for m in (*SIZES, "gsharp-paper") if any(everything[case].get(m) for case in released)]
     if not shown:
@@ -266,7 +269,7 @@ def against_released(title: str, note: str, released, margin: float, everything)
     return [
         f"## {title}",
         "",
-        f"Median over its result, and how many runs are surely below it. {note}",
+        f"Values are medians over the released GA's result, with the number of runs surely below it. {note}",
         "",
         *markdown(grid),
         "",
@@ -274,7 +277,7 @@ def against_released(title: str, note: str, released, margin: float, everything)
 
 
 def does_not_separate(by) -> list[str]:
-    """Cases in which a pass of a simple heuristic is as good as any search."""
+    """A section on the cases in which a pass of a simple heuristic is as good as any search."""
     even = []
     for case in by:
         found = by[case]
@@ -299,7 +302,7 @@ _mean = statistics.geometric_mean
 
 
 def summary(by, methods) -> list[str]:
-    """What the tables say, counted."""
+    """A section that counts what the tables say."""
     lines = ["## Counted", ""]
     for method in methods:
         cases = [c for c in by if by[c][method]]
@@ -334,7 +337,9 @@ def summary(by, methods) -> list[str]:
     worse = {name: share for name, share in worse.items() if share > 1e-3}
     if worse:
         named = ", ".join(f"{name} (+{share:.2%})" for name, share in worse.items())
-        lines.append(f"Seeds cost more than 0.1 % in the median in {len(worse)} cases: {named}.")
+        lines.append(
+            f"Starting from seeds raises the median makespan by more than 0.1 % in {len(worse)} cases: {named}."
+        )
     return lines
 
 

@@ -1,12 +1,12 @@
-"""Scenarios that no rate and no design choice was made on: the default search against that of 84a5f18.
+"""The default search against that of 84a5f18 on scenarios that no rate and no design choice was made on.
 
-Other networks, other packages, other sets of templates than those of the packaged scenarios (`HELD_OUT`); run
-once at the end, never to choose anything by. Both methods search the same mapping tables (those of `--budget`, seed 0)
-without mapping again, with equal evaluations, list schedules counted; ten seeds as islands of one run. Hypervolume on
-log axes, as the share of the box over these tables; p is two-sided and exact by Wilcoxon's rank-sum test, after Holm
-over the scenarios. With `--reference N` a long run of the default search (N evaluations, population and archive four
-times as large, another seed) and the archives of all runs make a reference front: "of reference" is the median's share
-of its hypervolume.
+The scenarios (`HELD_OUT`) have other networks, other packages and other sets of templates than the packaged ones. They
+are run once, at the end, and never used to choose anything. Both methods search the same mapping tables (those of
+`--budget`, seed 0) without mapping again, with equal evaluations, list schedules included; ten seeds are islands of one
+run. Results are hypervolumes on log axes, as shares of the box over these tables; p is two-sided and exact by
+Wilcoxon's rank-sum test, after Holm over the scenarios. With `--reference N` a long run of the default search (N
+evaluations, population and archive four times as large, another seed) and the archives of all runs make a reference
+front: "of reference" is the median as a share of its hypervolume.
 
     python experiments/heldout_scenarios.py --reference 1000000 --out experiments/results/heldout_scenarios.md
     python experiments/heldout_scenarios.py --scenarios recommend --seeds 2 --budget tiny --population 32 \
@@ -36,7 +36,7 @@ class HeldOut:
 
     Attributes:
         files: ONNX files of the folder of workloads, one per network.
-        package: package parameters that are not the default ones.
+        package: its parameters.
         templates: packaged templates; None for all.
     """
 

@@ -1,6 +1,6 @@
-"""Figures of the structure of the package: how much its functions carry, how long they are, what is typed as anything.
+"""Measures of the package's code: functions that take a problem apart, have many parameters or are long, and `Any`.
 
-Read from the source alone. Of one checkout or several, for instance of before and after a change:
+Only the source is read, of one checkout or of several, for instance of before and after a change:
 
     git worktree add ../before COMMIT
     python experiments/house.py ../before . --out experiments/results/house.md
@@ -15,9 +15,9 @@ import subprocess
 from report import Report, header
 
 CARGO = {"application", "templates", "technology", "package", "tables", "wires", "site", "resolved"}
-"""Names of what a design problem consists of: a function that takes three or more of them takes the problem apart.
+"""Names of the parts of a design problem: a function that takes three or more of them takes the problem apart.
 
-`site` is what `resolved` was called before.
+`site` is the former name of `resolved`.
 """
 
 MOST_CARGO, MOST_PARAMETERS, MOST_LINES = 3, 7, 100

@@ -5,18 +5,18 @@
         > experiments/results/interruptions.csv
     python experiments/kill_and_resume.py --verb codesign --rounds phases NETWORK --space unico-ci --budget ci
 
-Ways: `kill` is kill -9; `ctrl-c` an interrupt, `ctrl-c twice` a second one within half a second; `full disk` lets no
-file grow beyond a number of bytes, drawn up to those of the largest file. Stops come in two rounds of as many each. In
-the first, searches start without mapping tables and the moments are drawn from the whole command, so that most fall
-into the layer mapper; in the second the tables are there and the moments are drawn from the time between the first and
+Ways: `kill` is kill -9; `ctrl-c` is an interrupt; `ctrl-c twice` sends a second one within half a second; `full disk`
+lets no file grow beyond a number of bytes, drawn up to those of the largest file. Two rounds have equally many stops.
+In the first, searches start without mapping tables and the moments are drawn from the whole command, so that most fall
+into the layer mapper. In the second, the tables are there and the moments are drawn from the time between the first and
 the last generation. A third round, `phases`, kills up to five seconds after a phase drawn among those that the search
-tells of, however fast the machine is: the delay stands in the place of the moment. Compiled programs are shared.
-Whatever a stopped search leaves must be whole, and what it says
-true: no traceback, no "nothing to write" beside a checkpoint, no "--resume" or "results in" without one or the other,
-designs and front of one another. After the resumption files must be equal but for seconds: front, designs, settings and
-figures byte for byte (but for the one whose title tells the seconds), the history without its column of seconds, the
-checkpoint array by array. Prints a row per stop, with the generation of the checkpoint that it left; the exit code is 1
-if anything is wrong.
+reports, however fast the machine is; its rows give this delay instead of the moment. Compiled programs are shared. What
+a stopped search leaves must be whole, and what it says must be true: no traceback, no "nothing to write" beside a
+checkpoint, no "--resume" without a checkpoint, no "results in" without results, and designs and front of the same
+search. After the resumption files must be equal but for seconds: front, designs, settings and figures byte for byte
+(except the figure whose title states the seconds), the history without its column of seconds, the checkpoint array by
+array. Prints a row per stop, with the generation of the checkpoint that it left; the exit code is 1 if anything is
+wrong.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--ways", default="kill", help="of stopping, by commas")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     options, more = parser.parse_known_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell in the background may have ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background may have ignored it
     moments, verb = random.Random(options.seed), VERBS[options.verb]
     worst = []
     with tempfile.TemporaryDirectory() as work:

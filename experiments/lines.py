@@ -1,4 +1,4 @@
-"""CSV files that grow by a line as each run ends, so that a study can be stopped at any moment and gone on with."""
+"""CSV files that grow by a line as each run ends, so that a study can be stopped at any moment and resumed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Lines:
     Attributes:
         path: of the file.
         columns: its heading.
-        key: how many of the first columns say what a line is of.
+        key: how many of the first columns identify a line.
     """
 
     path: pathlib.Path
@@ -25,7 +25,7 @@ class Lines:
     key: int
 
     def read(self) -> dict[tuple[str, ...], dict[str, str]]:
-        """Lines by key, the last one of each; what a stop left of a line is cut off."""
+        """Lines by key, the last one of each; cuts off half a line that a stop left."""
         if not self.path.exists():
             return {}
         text = self.path.read_text()
@@ -36,7 +36,7 @@ class Lines:
         return {tuple(row[c] for c in self.columns[: self.key]): row for row in rows}
 
     def append(self, row: dict[str, Any]) -> None:
-        """One more line, on the disk when this returns."""
+        """Appends a line, which is on the disk when this returns."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = not self.path.exists() or not self.path.stat().st_size
         with open(self.path, "a", newline="") as file:

@@ -3,10 +3,11 @@
     python experiments/mapper_optimality.py [--seeds 10] [--out experiments/results/mapper_optimality.md]
 
 For each (layer, template) pair every mapping is evaluated, which gives the true Pareto set over latency, energy and
-area; then the mapper searches it with its default budget from several seeds. Stated is the hypervolume of the mapper's
-front as a share of that of the true one: logarithms of the objectives, reference point 1.1 times the largest value of
-each objective in the true front. `all` is the front that the search remembers, `handed on` what its table passes to the
-scheduler, which is thinned where it is larger; `thinned` is the true front thinned in the same way.
+area; then the mapper searches the same space with its default budget from several seeds. The table gives the
+hypervolume of the mapper's front as a share of the true front's, on logarithms of the objectives, with a reference
+point at 1.1 times the largest value of each objective in the true front. `all` is the front that the search remembers,
+`handed on` the part that its table passes to the scheduler, thinned where the front is larger; `thinned` is the true
+front thinned in the same way.
 """
 
 import argparse
@@ -55,7 +56,7 @@ Front = np.ndarray
 
 
 def finite(objectives: np.ndarray) -> Front:
-    """Rows that exist, as logarithms."""
+    """The finite rows, as base-2 logarithms."""
     return np.log2(objectives[np.isfinite(objectives).all(axis=1)])
 
 

@@ -6,16 +6,16 @@
 REFERENCE is the folder of the Timeloop reference data. Its `mapper_baselines.csv` holds the best mapping that
 timeloop-mapper (random search under a short time limit: a weak baseline) found for 12 layers on three architectures, by
 delay, energy and energy-delay product (EDP). Here one search per layer and architecture minimises all three at once, on
-the same machines with their own energies and bandwidths. The map space is what the README of the data says of the
-dataflows; every one of Timeloop's mappings is checked to lie in it. Ours are searched without link transfers between
-neighbours and then counted with them, as Timeloop counts, in double precision, by the model that reproduces its
+the same machines with their own energies and bandwidths. The map space follows the dataflows in the README of the data,
+and every one of Timeloop's mappings is checked to lie in it. Our mappings are searched without link transfers between
+neighbours and then evaluated with them, as Timeloop does, in double precision, by the model that reproduces its
 samples.
 
-Nothing is padded. Timeloop's mapper gives a dimension one axis of a level; ours may give it both, and with `--one-axis`
-may not.
+Nothing is padded. Timeloop's mapper spreads a dimension over one axis of a level; ours may use both, but not with
+`--one-axis`.
 
-Ratios are Timeloop's best over ours: 1 or more is at least as good. `evaluations` are those of all three of Timeloop's
-searches and those of our one.
+Ratios are Timeloop's best over ours: from 1 up, ours is at least as good. The numbers of mappings are those of all
+three of Timeloop's searches and those of our one.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def rows_of(path: pathlib.Path) -> dict[tuple[str, str], dict[str, dict[str, str
 
 
 def inside(sample: Sample, template: Template, kind: str) -> None:
-    """Complains unless a mapping lies in the map space."""
+    """Raises an error unless a mapping lies in the map space."""
     machine = sample.architecture.machine
     levels = machine.level_mask.shape[0]
     space = map_space(sample.shape, constraints(template, kind, sample.shape, levels), machine, 64)

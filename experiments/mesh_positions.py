@@ -1,9 +1,10 @@
-"""Does it matter where chiplets stand when they share the links of the mesh? Search with and without position mutation.
+"""Does the placement of chiplets matter when they share the mesh? Search with and without position mutation.
 
-MOHaM's search of layers (`--preset layers`, started at random: list schedules would place chiplets by estimates) on a
-package of narrow links behind wide interfaces, each seed an island of one run. Rates are traced, so that both searches
-are one program. Judged are the hypervolume of the archive (log axes, box of the scenario) and its least latency. p: of
-the search without position mutation against that with it, two-sided and exact, by Wilcoxon's rank-sum test.
+Both searches are MOHaM's search of layers (`--preset layers`) on a package of narrow links behind wide interfaces, with
+each seed an island of one run. They start from random designs, as list schedules would place chiplets by estimates.
+Rates are traced, so that both searches are one program. The measures are the hypervolume of the archive (log axes, box
+of the scenario) and its least latency. p is two-sided and exact, by Wilcoxon's rank-sum test of the search without
+position mutation against the one with it.
 
     python experiments/mesh_positions.py --out experiments/results/mesh_positions.md
     python experiments/mesh_positions.py --contention all --evaluations 4000
@@ -55,7 +56,7 @@ def main() -> None:
     for name, chosen in (("with position mutation", with_it), ("without", without)):
         archive = searched(case, chosen).archive
         objectives = np.where(np.asarray(archive.valid)[..., None], np.asarray(archive.objectives), np.inf)
-        latency = objectives[..., 0].min(axis=1)  # as the search has it, in seconds
+        latency = objectives[..., 0].min(axis=1)  # in seconds, as the search has it
         found[name] = {"hypervolume": [merit(island, case.space) for island in objectives], "latency [s]": latency}
 
     report = Report()

@@ -1,11 +1,11 @@
-"""Mappings of whole networks on one chiplet (`mohamjax map`): what refitting children to their chiplet gives.
+"""Mappings of whole networks on one chiplet (`mohamjax map`): what is gained by refitting children to their chiplet.
 
-Every network of the scenarios on every template that runs it, over the mapping tables of `--budget`, seed 0; the same
-evaluations for every share of refitted children (0 is the search of 84a5f18). Hypervolume on log axes between the best
-and the worst of each objective on the union of all fronts of a case, up to 1.1 of that range, as the share of the
-union's; over the seeds the median of each case, and over the cases of a scenario the median and the least of those.
-"better": cases whose median is above that of no refitting; p by Wilcoxon's signed-rank test over the cases' medians.
-The share is tuned on ar-vr; the other scenarios judge.
+A case is a network of a scenario on a template that runs it, over the mapping tables of `--budget`, seed 0. Every share
+of refitted children has the same evaluations; share 0 is the search of 84a5f18. A front's hypervolume is taken on log
+axes, from the best value of each objective on the union of all fronts of the case to 1.1 of the range to the worst, as
+a share of the union's. The table takes the median of each case over the seeds, and gives the median and the least of
+these over the cases of a scenario. "better" counts the cases whose median is above that without refitting; p is by
+Wilcoxon's signed-rank test over the cases' medians. The share was tuned on ar-vr; the other scenarios judge it.
 
     python experiments/network_choices.py --out experiments/results/network_choices.md
     python experiments/network_choices.py --scenarios ar-vr --seeds 2 --budget tiny

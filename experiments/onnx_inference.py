@@ -1,15 +1,15 @@
-"""What the onnx package infers of a graph's shapes and values, beside what `mohamjax.workload` infers.
+"""What the onnx package infers of a graph's shapes and values, compared with what `mohamjax.workload` infers.
 
-Three ways to use the package are measured, each in child processes with a limit of memory and of seconds:
+Three ways to use the package are measured, each in child processes with limits on memory and time:
 
 - whole graphs: `onnx.inliner.inline_local_functions`, then `onnx.shape_inference.infer_shapes(data_prop=True)`;
-- the same, folding in turn: nodes whose operands are all small constants are evaluated by
-  `onnx.reference.ReferenceEvaluator` and become constants, as long as that makes new ones;
-- call by call: `onnx.shape_inference.infer_node_outputs` of every operator call of the importer, with the shapes and
-  values that the importer knows there, and the evaluator where it folds values.
+- the same with folding in turn: nodes whose operands are all small constants are evaluated by
+  `onnx.reference.ReferenceEvaluator` and become constants, until no new ones arise;
+- call by call: `onnx.shape_inference.infer_node_outputs` for every operator call of the importer, with the shapes and
+  values that the importer knows there, and the evaluator where the importer folds values.
 
-Graphs are the goldens (a folder of ONNX files), every graph that the importer's tests read, and random ones of the
-fuzzer. Symbolic sizes are bound as the importer binds them, so that both have the same inputs.
+The graphs are the goldens (a folder of ONNX files), every graph that the importer's tests read, and random ones from
+the fuzzer. Symbolic sizes are bound as the importer binds them, so that both have the same inputs.
 
     python experiments/onnx_inference.py --out experiments/results/onnx_inference.md
 """
@@ -58,16 +58,16 @@ PATIENCE = 900
 """Seconds that a child may say nothing, on a machine that is busy."""
 
 SMALL = 1 << 12
-"""Elements of a constant that is folded."""
+"""Most elements of a constant that is folded."""
 
 MOST_BYTES = 1 << 24
-"""Bytes of a file of the tests that is taken along: larger ones are holes of a gigabyte."""
+"""Most bytes of a test's file that is kept: larger ones are sparse files of a gigabyte."""
 
 MOST_NAMED = 40
-"""Operators that a line of the report names."""
+"""Most operators that a line of the report names."""
 
 WHOSE = (("ours", "calls"), ("theirs", "timed"))
-"""Prefix of the counted time, and of how many calls it is."""
+"""Prefix of a counted time, and the count of the calls that it covers."""
 
 TESTS = ("test_workload_import.py", "test_workload_repetition.py", "test_workload_operators.py",
          "test_workload_bad.py", "test_workload_limits.py")  # fmt: skip
@@ -145,7 +145,7 @@ class Ours:
 
 
 def read(path: pathlib.Path, given: dict) -> Ours:
-    """Imports a file twice: for the time, and with every call noted."""
+    """Imports a file twice: once for the time, once to note every call."""
     out, start = Ours(), time.process_time()
     try:
         importer.read_network(path, warn=lambda line: None, **given)
@@ -174,7 +174,7 @@ def read(path: pathlib.Path, given: dict) -> Ours:
 
     walk.find_rule, importer.Walk = noted, Noting
     gc.collect()
-    gc.disable()  # the calls that are kept are no garbage, and would be looked through again and again
+    gc.disable()  # or the collector would look through the kept calls again and again
     try:
         importer.read_network(path, warn=lambda line: None, **given)
     except InputError:
@@ -189,14 +189,14 @@ def read(path: pathlib.Path, given: dict) -> Ours:
 
 
 def shape_of(kind: onnx.TypeProto) -> Shape | None:
-    """The shape that a type states; None per size and as a whole where it states none."""
+    """The shape that a type states; None for a size or a whole shape that it does not state."""
     if kind.WhichOneof("value") != "tensor_type" or not kind.tensor_type.HasField("shape"):
         return None
     return tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.tensor_type.shape.dim)
 
 
 def bound(model: onnx.ModelProto, inputs: dict[str, Shape | None]) -> onnx.ModelProto:
-    """The model with the sizes that the importer takes for its inputs, and nothing stated of the rest."""
+    """The model with its inputs bound to the sizes that the importer takes for them."""
     out = onnx.ModelProto()
     out.CopyFrom(model)
     for info in out.graph.input:
@@ -271,7 +271,7 @@ def holds(tensor: onnx.TensorProto) -> bool:
 def constants(
     node: onnx.NodeProto, values: dict[str, onnx.TensorProto], shapes: dict[str, Shape | None], opsets: Iterable
 ) -> list[onnx.TensorProto] | None:
-    """What a node makes of small constants; None where it is none of those nodes, or the evaluator fails."""
+    """Results of a node whose operands are small constants; None for other nodes, and where the evaluator fails."""
     if node.op_type == "Shape" and not node.domain and is_known(shapes.get(node.input[0])):
         feeds = {node.input[0]: np.broadcast_to(np.float32(0), [d or 0 for d in shapes[node.input[0]] or ()])}
     elif node.op_type.startswith("Random") or any(name and name not in values for name in node.input):
@@ -286,7 +286,7 @@ def constants(
 
 
 def evaluated(node: onnx.NodeProto, feeds: dict[str, np.ndarray], opsets: Iterable) -> list[onnx.TensorProto] | None:
-    """The results of one node by the reference evaluator."""
+    """Results of one node by the reference evaluator; None where it fails."""
     names = [name for name in node.output if name]
     infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
              for name, x in feeds.items()]  # fmt: skip
@@ -340,7 +340,7 @@ def compared(ours: list[Tensor], theirs: list[Shape | None]) -> str:
 
 
 def by_call(call: Call, made: list[Tensor]) -> tuple[str, float, str, float]:
-    """What `infer_node_outputs` and the evaluator say of one call, and their seconds."""
+    """Verdict and seconds of `infer_node_outputs` on one call, then those of the evaluator."""
     if call.domain not in ("", "ai.onnx.ml") or any(t is not None and t.sequence for t in [*call.inputs, *made]):
         return "no schema", 0.0, "", 0.0
     try:
@@ -385,7 +385,7 @@ def by_call(call: Call, made: list[Tensor]) -> tuple[str, float, str, float]:
 
 
 def peak() -> float:
-    """Megabytes of this process at their highest since the last call."""
+    """Peak memory of this process since the last call, in MB."""
     with open("/proc/self/status") as status:
         most = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
     with open("/proc/self/clear_refs", "w") as control:
@@ -394,7 +394,7 @@ def peak() -> float:
 
 
 def agreement(ours: list, theirs: list) -> dict[str, int]:
-    """How many products have operands of equal shapes, lack some on their side, or have different ones."""
+    """Numbers of products whose operands have equal shapes on both sides, different ones, or some missing on theirs."""
     left, other = collections.Counter(ours), collections.Counter(theirs)
     equal = sum((left & other).values())
     left, other = left - other, other - left
@@ -407,7 +407,7 @@ def agreement(ours: list, theirs: list) -> dict[str, int]:
 
 
 def measured(path: pathlib.Path, given: dict) -> Iterator[dict]:
-    """What there is to say of one file, step by step: the last line before a child dies names the step."""
+    """Measurements of one file, step by step: the last line before a child dies names the step."""
     peak()
     before = peak()
     ours = read(path, given)
@@ -472,7 +472,7 @@ def work(jobs: pathlib.Path) -> None:
         beside = pathlib.Path(text).with_suffix(".json")
         given = json.loads(beside.read_text()) if beside.exists() else {}
         for line in measured(pathlib.Path(text), given):
-            # Python's handlers wait for C++ to come back: the signal ends the process instead.
+            # Python's handlers would wait for C++ to return: the signal ends the process instead.
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             print(json.dumps({"file": text, **line}), flush=True)
 
@@ -481,7 +481,7 @@ def work(jobs: pathlib.Path) -> None:
 
 
 def measure(files: list[pathlib.Path], folder: pathlib.Path) -> tuple[list[dict], list[str]]:
-    """Lines of all files; and which children died over which file, at which step."""
+    """Lines of all files; and for each child that died the file, the step and the cause."""
     lines: list[dict] = []
     died: list[str] = []
     while files:
@@ -561,21 +561,21 @@ def totals(lines: list[dict], step: str) -> collections.Counter:
 
 
 def failures(lines: list[dict]) -> int:
-    """Files that the importer reads and of which `infer_shapes` says nothing but an error."""
+    """Number of files that the importer reads and for which `infer_shapes` only raises an error."""
     read = {line["file"] for line in lines if line["step"] == "ours" and not line["error"]}
     return sum(line["step"] == "infer_shapes" and bool(line["error"]) and line["file"] in read for line in lines)
 
 
 def written(found: dict[str, tuple[list[dict], list[str]]], options: argparse.Namespace) -> None:
-    """The tables."""
+    """Writes the tables."""
     report = Report()
     report.say(
         f"{header()},",
         f"onnx {onnx.__version__}. Children have {GIGABYTES} GB and {SECONDS} s of processor time per step.",
         "",
-        "Products whose operands have the shapes that the importer finds (equal), others (different), or none",
-        "(missing). The importer unrolls loops and inlines functions. Seconds are processor time of all files, MB the",
-        "largest growth of memory over one.",
+        "Counts are of products whose operands have the shapes that the importer finds (equal), others (different),",
+        "or none (missing). The importer unrolls loops and inlines functions. Seconds are processor time of all files;",
+        "MB is the largest growth of memory over one file.",
         "",
     )
     report.head("graphs", "what", "files", "products", "equal", "different", "missing", "refused", "s", "MB")

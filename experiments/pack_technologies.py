@@ -2,9 +2,9 @@
 
     python experiments/pack_technologies.py ../shared/reference/timeloop/component_tables
 
-Figures are taken as they are; columns that no look-up needs (the name of the estimator, `clamped`) stay behind. The
-dense 45 nm table ends at 65,536 rows; the larger sizes of the coarse one, which agrees with it wherever both have a
-row, are put beside it, so that sizes beyond are as near as they were. The packed file is the same from the same tables.
+Figures are taken as they are; columns that no look-up needs (the name of the estimator, `clamped`) are left out. The
+dense 45 nm table ends at 65,536 rows; to keep look-ups beyond as near as they were, it gets the larger sizes of the
+coarse table, which agrees with it wherever both have a row. Equal tables give equal packed files.
 """
 
 import csv

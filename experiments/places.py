@@ -1,17 +1,17 @@
-"""Is a design of a front dominated by one with its chiplets in other places, or with one chiplet less?
+"""Is a design of a front dominated by one with its chiplets in other places, or with one chiplet fewer?
 
-Every scenario is searched once; its front is taken without and with closing over places (`mohamjax.search.places`),
-which is the search's last step. Every design of both is then tried by brute force, in double precision from its loop
-nests on, and with nothing of the closing's own code:
+Every scenario is searched once; its front is taken before and after closing over places (`mohamjax.search.places`),
+which is the search's last step. Variants of every design of both fronts are then tried by brute force, in double
+precision from the loop nests on, and without any of the closing's own code:
 
-- by places: all orders of its chiplets, of more than six 1,000 random ones;
-- by dropping: each chiplet's layers go to each other one that can run them all, on the best mappings that fit it as it
-  stands (time^w x energy^(1 - w), w = 0, 1/4, 1/2, 3/4, 1; where none fits the smallest), all else in the same order;
+- by places: all orders of its chiplets, or 1,000 random ones if there are more than six chiplets;
+- by dropping: the layers of each chiplet go to each other one that can run them all, on the best mappings that fit it
+  as it stands (time^w x energy^(1 - w), w = 0, 1/4, 1/2, 3/4, 1; the smallest where none fits), in the same order;
 - by both: the same for chiplets below 1 % of the area where six or fewer are left, with all orders of these.
 
-A design counts as dominated where some of these is worse in nothing and better by more than a ten-thousandth in
-something; in brackets, where a ten-millionth does (single precision, in which a search computes, cannot tell so
-little).
+A design counts as dominated where one of these variants is worse in no objective and better by more than a
+ten-thousandth in at least one. In brackets the margin is a ten-millionth, too little for the single precision in which
+a search computes.
 
     python experiments/places.py --out experiments/results/places.md
 """
@@ -74,7 +74,7 @@ class Judge:
         self.own = self.objectives(self.designs)
 
     def objectives(self, designs: Design) -> np.ndarray:
-        """`[N, 3]`, in blocks of one size."""
+        """Objectives `[N, 3]`, evaluated in blocks of one size."""
         number = len(designs.template)
         parts = []
         for first in range(0, number, BLOCK):
@@ -103,7 +103,7 @@ class Judge:
         return Design(**genes)
 
     def dropped(self, design: Design, sources: np.ndarray) -> list[Design]:
-        """One design without each of some chiplets, its layers on each other one."""
+        """Variants of a design without one of the `sources`, its layers on one of the other chiplets."""
         layers = len(self.unique)
         own, mapping = design.assignment[:layers], design.mapping[:layers]
         found: dict[bytes, Design] = {}
@@ -130,10 +130,10 @@ class Judge:
         return list(found.values())
 
     def dominated(self, variants: list[tuple[int, Design]]) -> list[int]:
-        """How many designs of the front some variant dominates, by each margin.
+        """Number of designs of the front that some variant dominates, for each of `MARGINS`.
 
         Args:
-            variants: with the row of the design that each batch is of.
+            variants: row of a design, and a batch of its variants.
         """
         if not variants:
             return [0] * len(MARGINS)
@@ -145,7 +145,7 @@ class Judge:
 
 
 def judged(result: SearchResult, seed: int) -> list[str]:
-    """Cells of a row: designs, dominated by places, by dropping, by both, and designs tried."""
+    """Cells of a row: designs, those with a tiny chiplet, and those dominated by places, by dropping and by both."""
     judge, rng = Judge(result), np.random.default_rng(seed)
     places, drops, both = [], [], []
     areas = np.asarray(result.front.reports.chiplets.area)

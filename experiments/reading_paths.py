@@ -1,9 +1,9 @@
-"""How many files of the package run on five ways through it: what a reader of that way has to open at most.
+"""How many files of the package run on five ways through it: the most that a reader of each has to open.
 
-(a) one design is evaluated, (b) a search over tables that are given, (c) layers are mapped, (d) an ONNX file becomes
-layers, (e) `mohamjax search` from the command line. A file counts if one of its functions is called when that is done a
-second time, so that imports are over. Files of `runtime` (compiling, devices, records) and what reads forms and texts
-do not count, as they know nothing of the field. It reads one checkout; for an older one:
+The ways are: (a) one design is evaluated, (b) given tables are searched, (c) layers are mapped, (d) an ONNX file
+becomes layers, (e) `mohamjax search` runs from the command line. A file counts if one of its functions is called when
+this is done a second time, after all imports. Files of `runtime` (compiling, devices, records) and files that read
+forms and texts do not count, as they know nothing of the field. The script reads one checkout; for an older one:
 
     PYTHONPATH=../before python experiments/reading_paths.py
 """
@@ -79,7 +79,7 @@ def main() -> None:
     }
     for name, call in ways.items():
         call()
-        jax.clear_caches()  # what is traced anew runs its functions anew
+        jax.clear_caches()  # functions run again when they are traced again
         found = files(call)
         print(f"{name}: {len(found)} files: {' '.join(found)}", flush=True)
 

@@ -1,11 +1,11 @@
 """How much earlier the networks of a design are ready when its layers are put in another order.
 
-For every scenario and seed a search without its last step, and then that step (`search.ordering`) on its front.
-"ready" is when the last layer of a network has ended; the last network of a design is left out, as it decides on the
-latency. Its mean and least are shares of what they were: 0.6 says that networks are ready after 60 % of the time. The
-column of latency counts designs whose last network is earlier as well, with shares of the latency. That no network is
-later, that latency is no larger and that energy and area are the same to the last bit is asserted. Seconds include
-compiling where shapes are new, as they are for the first seed of a scenario.
+Every scenario and seed is searched without the last step (`search.ordering`), which is then applied to the front. A
+network is "ready" when its last layer has ended; the last network of a design is left out, as it determines the
+latency. Mean and least are shares of the times before the step: 0.6 says that networks are ready after 60 % of the
+time. The column of latency counts designs whose last network is earlier as well, with shares of the latency. The script
+asserts that no network is later, that latency is no larger, and that energy and area are the same to the last bit.
+Seconds include compiling where shapes are new, as they are for the first seed of a scenario.
 
     python experiments/ready_times.py --seeds 2 --out experiments/results/ready_times.md
 """
@@ -25,7 +25,7 @@ from mohamjax.workload import SCENARIOS
 
 
 def cells(before: Evaluated, after: Evaluated, told: Ordering) -> list[str]:
-    """What the step did to a front."""
+    """Cells of a row: what the step did to a front."""
     old, new = network_latencies(before), network_latencies(after)
     objectives = before.objectives, after.objectives
     assert (new <= old).all() and (objectives[1][:, 0] <= objectives[0][:, 0]).all()

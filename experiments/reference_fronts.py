@@ -1,15 +1,16 @@
 """Reference fronts: per scenario the union of the archives of long runs of several methods over fixed mapping tables.
 
-The yardstick of searches over the tables of the `paper` budget, seed 0, without mapping again. The committed front
-(reference_fronts.csv.gz: objectives, method and seed of each design) is read, the runs that are asked for and that the
-list of runs (reference_fronts_runs.csv) does not hold yet are added to it, one after the other, and both are written
-after each: a run that was stopped is done again, the others are not. What nothing dominates stays; beyond 4,000 designs
-of a scenario those nearest to others go, on log axes, the ends never; the list of runs tells what that costs.
-Objectives are those of the archived designs evaluated again in double precision (`--precision double`), or as the
-search has them in single precision. Methods: `plans` (the default search), `plans alone` (never adjusts single layers),
-`adjusting alone` (does nothing else), and `layers` (the default of 84a5f18, from list schedules on). Every run is one
-seed; a run of method, population, archive, evaluations and seed is the same run again. The table tells the evaluations
-spent so far per scenario and method, of the 5,000,000 each that are meant to be.
+These fronts are the yardstick of searches over the tables of the `paper` budget, seed 0, without mapping again. The
+script reads the committed front (reference_fronts.csv.gz: objectives, method and seed of each design), adds to it, one
+after the other, the requested runs that the list of runs (reference_fronts_runs.csv) does not hold yet, and writes both
+files after each, so that only a run that was stopped is done again. Designs that others dominate are dropped; beyond
+4,000 designs of a scenario those nearest to others on log axes are dropped too, but never the ends, and the list of
+runs tells what that costs. Objectives are those of the archived designs, evaluated again in double precision
+(`--precision double`) or as the search has them in single precision. Methods: `plans` (the default search), `plans
+alone` (never adjusts single layers), `adjusting alone` (only adjusts single layers), and `layers` (the default of
+84a5f18, which starts from list schedules). Every run has one seed; runs of equal method, population, archive,
+evaluations and seed are the same run. The table gives the evaluations spent so far per scenario and method, out of the
+5,000,000 planned for each.
 
     python experiments/reference_fronts.py --evaluations 5000000 --populations 1000,4000 --methods "plans,plans alone"
     python experiments/reference_fronts.py --evaluations 500000 --seeds 0,1 --methods layers --scenarios edge
@@ -77,7 +78,7 @@ def archived(
     elif method == "adjusting alone":
         problem = direct_problem(settings.moham)
     done = spent(settings.moham, batches)
-    # Calls of so many generations: one program for runs of any length.
+    # Calls of a fixed number of generations, so that runs of any length share a program.
     settings = dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, chunk=20))
     key = jax.random.fold_in(case.search_key, seed)
     state = searched(case, settings, seeds=seeds, problem=problem, key=key)
@@ -90,7 +91,7 @@ def archived(
 
 
 def thinned(objectives: np.ndarray, most: int) -> np.ndarray:
-    """Indices of at most so many rows, spread by farthest-first traversal on log axes from the ends on."""
+    """Indices of at most `most` rows, spread by farthest-first traversal on log axes, starting from the ends."""
     if len(objectives) <= most:
         return np.arange(len(objectives))
     points = np.log(objectives)
@@ -131,7 +132,7 @@ def main() -> None:
     cases: dict[str, Case] = {}
     for scenario in scenarios:
         case = cases[scenario] = prepared(scenario, arguments.budget)
-        # Programs are used again from seed to seed.
+        # Seeds come last, so that programs are used again from seed to seed.
         plans = [(m, int(p), int(s)) for m in methods for p in arguments.populations.split(",")
                  for s in arguments.seeds.split(",")]  # fmt: skip
         for method, population, seed in plans if arguments.evaluations else []:
@@ -152,7 +153,7 @@ def main() -> None:
             kept = kept[thinned(both[kept], MOST)]
             fronts[scenario] = both[kept], [origin[i] for i in kept]
             own, union = merit(objectives, case.space), merit(both[kept], case.space)
-            # What was asked for tells runs apart; spent are whole generations.
+            # The evaluations asked for identify a run; those spent are of whole generations.
             values = [*identity, done, arguments.precision, f"{own:.5f}", f"{union:.5f}", f"{unthinned:.5f}"]
             runs.append(dict(zip(COLUMNS, map(str, values), strict=True)))
             write_fronts({name: front for name, front in fronts.items() if len(front[0])}, arguments.front)

@@ -1,17 +1,18 @@
 """One package for two application models of ar-vr: robust fronts beside those made for one model, ten seeds.
 
-Models: `classify` (ResNet-50 and SSD-MobileNet) and `detect` (YOLOv3 and SSD-MobileNet); objectives are the mean over
-both. Held out are two tenants of other scenarios, GoogLeNet and MobileNetV3. All searches have the same mapping tables
-and the same number of evaluations, one of the robust search being of two schedules. The packages of each model's own
-front keep their schedules for it, and are scheduled for the other model: once, by their plans; or, in the first seeds
-alone, 46 times (by the plan, and under each of 5 weights and 9 exponents), of which all count: that takes up to 23,552
-evaluations on top, and yields fronts of thousands of designs, where an archive holds 512. Hypervolume: share of the box
-of the robust search on log axes, of the mean over both models. Price: latency times energy of robust packages over that
-of the nominal ones, which were made for `classify`, at equal area (`robust.price`; packages by their plans).
+The models are `classify` (ResNet-50 and SSD-MobileNet) and `detect` (YOLOv3 and SSD-MobileNet); objectives are means
+over both. Two tenants of other scenarios are held out, GoogLeNet and MobileNetV3. All searches have the same mapping
+tables and the same number of evaluations; one evaluation of the robust search is of two schedules. The packages of each
+model's own front keep their schedules for it, and are scheduled for the other model: once, by their plans; or, in the
+first seeds only, 46 times (by the plan, and under each of 5 weights and 9 exponents). All 46 schedules count, which
+takes up to 23,552 more evaluations and yields fronts of thousands of designs, where an archive holds 512. Hypervolume
+is that of the means over both models, as a share of the robust search's box on log axes. Price is latency times energy
+of robust packages over that of the nominal ones, which were made for `classify`, at equal area (`robust.price`;
+packages scheduled by their plans).
 
     python experiments/robust.py --out experiments/results/robust.md
 
-Seeds that `--runs` holds of the same population and generations are not run again; others stay in it.
+Seeds that `--runs` holds for the same population and generations are not run again; its other rows stay in it.
 """
 
 import argparse
@@ -67,7 +68,7 @@ def front_of(objectives: np.ndarray) -> np.ndarray:
     rows = np.unique(objectives, axis=0)
     kept = np.empty_like(rows)
     number = 0
-    for row in rows:  # by rising latency: nothing later dominates
+    for row in rows:  # by rising latency: no later row dominates an earlier one
         if not (kept[:number] <= row).all(axis=1).any():
             kept[number] = row
             number += 1
@@ -75,21 +76,21 @@ def front_of(objectives: np.ndarray) -> np.ndarray:
 
 
 def hypervolume(objectives: np.ndarray, config: dict) -> float:
-    """Of the front of `[N, 3]`, in the box of a search on log axes."""
+    """Hypervolume of the front of `[N, 3]` in the box of a search, on log axes."""
     low, high = (np.log(np.asarray(config[name], np.float64)) for name in ("ideal_point", "reference_point"))
     front = front_of(objectives)
     scaled = np.maximum((np.log(front) - low) / (high - low), 0.0)
     with jax.enable_x64(True):
-        room = 1024 * -(-len(scaled) // 1024)  # few sizes are compiled
+        room = 1024 * -(-len(scaled) // 1024)  # so that few sizes are compiled
         padded = np.full((room, 3), np.inf)
         padded[: len(scaled)] = scaled
         return float(emo.hypervolume(padded, np.ones(3)))
 
 
 def for_both(result: RobustResult, alone: SearchResult, number: int, every: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Means over both models of one model's front, `[n, 3]` each: by plans, and under all schedules for the other.
+    """Means `[n, 3]` over both models of one model's packages: by their plans, and under all schedules for the other.
 
-    Without `every`, the second has no rows.
+    Without `every`, the second array has no rows.
     """
     packages = Packages.of(alone.front, alone.plans)
     packages = packages.under_all() if every else packages
@@ -102,12 +103,12 @@ def for_both(result: RobustResult, alone: SearchResult, number: int, every: bool
 
 
 def dominated(rows: np.ndarray, by: np.ndarray) -> int:
-    """How many of `[N, 3]` some of `[K, 3]` dominates."""
+    """Number of rows `[N, 3]` that some row of `by` `[K, 3]` dominates."""
     return sum(bool(((by <= row).all(axis=1) & (by < row).any(axis=1)).any()) for row in rows)
 
 
 def one_seed(models: Ensemble, settings: Settings, tables: MappingTables, every: bool) -> dict[str, float]:
-    """Three searches, and what is told of them."""
+    """Runs the three searches of one seed; returns the figures that are kept of them."""
     began = time.process_time()
     result = RobustSearch(models, DesignProblem(models.joined), settings, tables=tables).run()
     nominal = result.nominal
@@ -156,7 +157,7 @@ def main() -> None:
             kept = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
     def asked(row: dict) -> bool:
-        """Whether a row is of the seeds and settings at hand, with all schedules where they are to be tried."""
+        """Whether a row is of the requested seeds and sizes, with all schedules where they are to be tried."""
         sizes = row["population"], row["generations"]
         every = row["seed"] >= arguments.every or np.isfinite(row["hv_classify_all"])
         return sizes == (moham.population, moham.generations) and row["seed"] < arguments.seeds and bool(every)
@@ -187,9 +188,9 @@ def main() -> None:
     report = Report()
     report.say("# Robust fronts", "", *paragraphs(__doc__)[1:2], "")
     report.say(
-        f"{header()}. {len(rows)} seeds of {int(rows[0]['evaluations']):,} "
-        f"evaluations each search, {column('cpu_s').sum() / 60:.1f} CPU minutes without the mapper. Median (least to "
-        "most); p: exact two-sided sign test over the seeds.",
+        f"{header()}. {len(rows)} seeds, {int(rows[0]['evaluations']):,} evaluations in each search, "
+        f"{column('cpu_s').sum() / 60:.1f} CPU minutes without the mapper. Values are medians (least to most); p is "
+        "by the exact two-sided sign test over the seeds.",
         "",
     )
     report.head(

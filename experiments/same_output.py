@@ -1,11 +1,11 @@
-"""Whether two states of the code write the same: every file that a set of commands leaves, compared one by one.
+"""Whether two versions of the code write the same: compares every file that a set of commands leaves.
 
     python experiments/same_output.py run --code ../before --out before
     python experiments/same_output.py run --code . --out after
     python experiments/same_output.py compare before after
 
-`run` does the commands of `COMMANDS` with the package of a checkout, each in a process of its own, and skips those that
-are done already. `compare` leaves out what depends on the clock or the machine: seconds, rates per second, versions.
+`run` executes the commands of `COMMANDS` with the package of a checkout, each in a process of its own, and skips those
+that are done already. `compare` ignores what depends on the clock or the machine: seconds, rates per second, versions.
 Checkpoints are not compared, as they may change from one version to the next.
 """
 
@@ -72,7 +72,7 @@ LEFT_OUT = {"checkpoint.npz", "log.txt"}
 
 
 def plain(value: Any) -> Any:
-    """A value without what depends on the clock."""
+    """A value without entries that depend on the clock."""
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items() if not (k in OF_THE_CLOCK or CLOCK.search(str(k)))}
     if isinstance(value, list):
@@ -83,11 +83,11 @@ def plain(value: Any) -> Any:
 
 
 HOME = re.compile(r"/[^\s\"']*/(?=mohamjax/)|/[^\s\"']*/(?=shared/)")
-"""Where a checkout lies."""
+"""The folder of a checkout in a text."""
 
 
 def content(path: pathlib.Path, folder: pathlib.Path) -> Any:
-    """What is compared of a file."""
+    """What is compared of a file: its bytes, or its text without folders and what depends on the clock."""
     if path.suffix in (".npz", ".png"):
         return path.read_bytes()
     text = HOME.sub("", path.read_text(encoding="utf-8").replace(str(folder.resolve()), ""))
@@ -104,7 +104,7 @@ def content(path: pathlib.Path, folder: pathlib.Path) -> Any:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Does the commands."""
+    """Runs the commands."""
     code, out = options.code.resolve(), options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     (out / "robust.yaml").write_text(ROBUST)

@@ -1,10 +1,10 @@
-"""What every part that only saves seconds saves: one search with all parts, and with one of them switched off.
+"""How many seconds each time-saving part saves: one search with all parts, and without one of them.
 
 Each run is `mohamjax search SCENARIO --budget BUDGET` in a process of its own: cold with an empty cache folder, then
 warm with what the cold run left. Runs with all parts and without one of them alternate (with, without, with, without),
-so that both meet the same machine. Medians of seconds of the clock and of the processor, all threads and processes
-counted; "saves" is the share of the seconds without the part. A part is switched off inside the process of the run, by
-replacing what it does.
+so that both meet the same machine. Figures are medians of seconds of the clock and of the processor, over all threads
+and processes; "saves" is the share of the seconds without the part. A part is switched off inside the process of the
+run by replacing its code.
 
     python experiments/saved_seconds.py --pairs 3 --out experiments/results/saved_seconds.md
 """
@@ -24,7 +24,7 @@ WARM = "`mohamjax warm`"
 
 
 def without_kept_programs() -> None:
-    """JAX's cache of compiled programs stays; what they lower to is traced again by every process."""
+    """Every process traces and lowers its programs again; JAX's cache of compiled programs stays."""
     from mohamjax.runtime import kept_programs
 
     kept_programs.keep_in = lambda folder: None
@@ -45,7 +45,7 @@ def without_figure_process() -> None:
 
 
 def without_checks_of_the_code() -> None:
-    """What kept files pay for being safe, so that this part costs: no hash, no look at dates, no look at contexts."""
+    """Kept files are used without checks of hash, dates and contexts, which make them safe: this part costs seconds."""
     from mohamjax.runtime import code_hash, kept_programs
 
     code_hash.code_hash = kept_programs.code_hash = lambda *_: "0" * 64
@@ -88,7 +88,7 @@ PARTS: dict[str, Callable[[], None]] = {
 
 
 def run(cache: pathlib.Path, out: pathlib.Path, words: list[str], part: str) -> tuple[float, float]:
-    """One command: seconds of the clock and of the processor."""
+    """Runs one command; returns its seconds of the clock and of the processor."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION_CACHE")}
     environment = {**kept, "PYTHONPATH": str(HERE), "XDG_CACHE_HOME": str(cache)}
     before, tick = os.times(), time.perf_counter()
@@ -103,7 +103,7 @@ def run(cache: pathlib.Path, out: pathlib.Path, words: list[str], part: str) -> 
 
 
 def pair(words: list[str], part: str) -> dict[str, tuple[float, float]]:
-    """A cold and a warm run without a part; with all parts where it is empty."""
+    """A cold and a warm run without a part, or with all parts where `part` is empty."""
     with tempfile.TemporaryDirectory() as folder:
         here = pathlib.Path(folder)
         return {start: run(here, here / start, words, part) for start in ("cold", "warm")}
@@ -118,7 +118,7 @@ def after_warm(scenario: str, budget: str, words: list[str]) -> tuple[tuple[floa
 
 
 def median(rows: list[tuple[float, float]]) -> list[float]:
-    """Of seconds of the clock, and of seconds of the processor."""
+    """Median seconds of the clock and of the processor."""
     return [statistics.median(column) for column in zip(*rows, strict=True)]
 
 
@@ -163,7 +163,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--without"]:  # the process of a run
-        sys.path.pop(0)  # modules beside this file are none of the command's
+        sys.path.pop(0)  # the command must not import modules beside this file
         if sys.argv[2]:
             PARTS[sys.argv[2]]()
         from mohamjax.cli import command

@@ -1,8 +1,8 @@
 """What the experiments on the search share: a scenario as arrays, methods by name, hypervolumes, reference fronts.
 
 The box of a scenario is that of `DesignProblem.space`: it depends on the tables and the package alone. Tables are those
-of `mohamjax search` with the same budget and `--seed 0`. Rates and designs of the default search (plans) were chosen on
-`TUNED_ON` with three seeds; all other scenarios only judge it.
+of `mohamjax search` with the same budget and `--seed 0`. Rates and design choices of the default search (plans) were
+made on `TUNED_ON` with three seeds; all other scenarios only judge it.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Case:
         problem: the problem, without requirements.
         tables: mapping tables, seed 0.
         space: the problem as arrays.
-        search_key: of searches.
+        search_key: key of the searches.
     """
 
     problem: DesignProblem
@@ -98,7 +98,7 @@ def merit(objectives: jax.typing.ArrayLike, space: DesignSpace) -> float:
         front = np.asarray(objectives, np.float64)
         front = front[np.isfinite(front).all(axis=1)]
         scaled = np.maximum(np.log(front / ideal) / np.log(reference / ideal), 0.0)
-        # Few sizes are compiled.
+        # Padded, so that few sizes are compiled.
         room = max(64, 1 << (len(scaled) - 1).bit_length()) if len(scaled) else 64
         padded = np.concatenate([scaled, np.full((room - len(scaled), 3), np.inf)])
         return float(hypervolume(padded, np.ones(3)))
@@ -110,9 +110,9 @@ def merit(objectives: jax.typing.ArrayLike, space: DesignSpace) -> float:
 def sized(
     settings: Settings, evaluations: int, population: int, archive: int, seeds: int, batches: int = 1
 ) -> Settings:
-    """Settings with sizes: as many generations as the evaluations of one seed allow, `batches` of them the first.
+    """Settings with as many generations as the evaluations of one seed allow after `batches` batches of first designs.
 
-    All generations are one call, seeds are islands.
+    All generations are one call; seeds are islands.
     """
     config = dataclasses.replace(settings.moham, population=population)
     count = max(evaluations // (population + config.immigrant_count) - batches, 1)
@@ -143,12 +143,12 @@ def _direct_vary(
 
 @functools.cache
 def direct_problem(config: MohamConfig) -> Problem:
-    """Single layers are adjusted as beside plans, and nothing else: random designs at first, and as immigrants."""
+    """The search that only adjusts single layers, as beside plans; first designs and immigrants are random."""
     return dataclasses.replace(genetic_problem(config), sample=_direct_sample, vary=_direct_vary, grow=None)
 
 
 def under_caps(case: Case) -> DesignSpace:
-    """The problem for plans whose sizes are a cap on the area of a mapping's own hardware, and nothing else.
+    """The problem for plans whose only size is a cap on the area of a mapping's own hardware.
 
     A layer takes the best mapping under the cap of its tile and keeps it, however large other layers make the chiplet.
     """
@@ -205,7 +205,7 @@ FRONT_COLUMNS = ("scenario", "latency_s", "energy_J", "area_mm2", "method", "see
 
 
 def read_rows(file: pathlib.Path) -> list[dict[str, str]]:
-    """The rows of a CSV file as they stand there, from which an experiment goes on; none where there is no file."""
+    """Rows of a CSV file, as text, from which an experiment resumes; none where there is no file."""
     if not file.exists():
         return []
     with open(file, newline="") as text:
@@ -238,7 +238,7 @@ def write_fronts(fronts: dict[str, tuple[np.ndarray, list[tuple[str, str]]]], fi
 
 
 def arguments_of(text: str | None) -> argparse.ArgumentParser:
-    """A parser with the module's docstring."""
+    """A parser whose description is the module's docstring."""
     return argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 

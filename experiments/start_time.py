@@ -1,10 +1,10 @@
-"""How long a search takes from nothing, and where: whole command-line runs in fresh processes with empty cache folders.
+"""How long a search takes from nothing, and where: whole command lines in fresh processes with empty cache folders.
 
-Each run is `mohamjax search SCENARIO --budget BUDGET`, cold (nothing cached) and then warm (with what the cold run
-left), in a process and a cache folder of its own. With `--against` the runs of this checkout and of the other one are
-interleaved, so that both meet the same machine; medians, and the ratio of medians. Beside the seconds of the clock
-stand the processor's, of all threads. A further cold run of this checkout has JAX log its compiles: seconds per
-program, which overlap where programs are compiled side by side.
+Each run is `mohamjax search SCENARIO --budget BUDGET` in a process of its own, cold (nothing cached) and then warm
+(with what the cold run left), each pair with a cache folder of its own. With `--against` the runs of this checkout and
+of the other one are interleaved, so that both meet the same machine. Figures are medians of seconds of the clock and of
+the processor, over all threads, and the ratio of the medians. JAX logs the compilations of a further cold run of this
+checkout; the seconds per program overlap where programs are compiled side by side.
 
     python experiments/start_time.py --budgets tiny,paper --repeats 3 --against ../before --out results/start_time.md
 """
@@ -32,7 +32,7 @@ _STEPS = {"tracing": "tracing", "jaxpr to MLIR": "lowering", "XLA compilation": 
 
 
 def command_line(checkout: pathlib.Path, cache: pathlib.Path, out: pathlib.Path, what: list[str], log: bool = False):
-    """One run: seconds of the clock, seconds of the processor, and what it wrote to standard error."""
+    """One run: seconds of the clock, seconds of the processor, its summary, and what it wrote to standard error."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION_CACHE")}
     environment = {**kept, "PYTHONPATH": str(checkout), "XDG_CACHE_HOME": str(cache)}
     if log:

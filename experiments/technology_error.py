@@ -2,13 +2,13 @@
 
     python experiments/technology_error.py > experiments/results/technology_error.md
 
-- drawn: sizes that were drawn and then asked of CACTI (`technology_heldout.py`), none of which is a row of the tables;
-- chiplets: likewise every size (multiples of 16 rows) that SRAMs of the packaged templates can take, and those of them
-  that are no row of the tables;
-- one row out: each row between two others of its width left out alone, its curve made of the rest. In a dense table
-  this takes away one side of a jump where there is one, so that it tells how much each row matters rather than how good
-  the table is;
-- one width out: a whole width left out between two others, at the rows that it has.
+- drawn: random sizes that CACTI was asked for (`technology_heldout.py`), none of which is a row of the tables;
+- chiplets: every size (multiples of 16 rows) that SRAMs of the packaged templates can take, also asked of CACTI, and
+  those of them that are no row of the tables;
+- one row out: each row between two others of its width is left out alone, and its curve made of the rest. In a dense
+  table this takes away one side of a jump where there is one, so that it tells how much each row matters rather than
+  how good the table is;
+- one width out: a whole width between two others is left out, and looked up at the rows that it has.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def drawn() -> list[str]:
 
 
 def chiplets() -> str:
-    """What is said about the sizes of packaged chiplets."""
+    """The table of the sizes of packaged chiplets, and the sizes of largest error."""
     (at,) = heldout("technology_chiplets.csv").values()
     lines, told = [], ""
     for name in ("45nm", "45nm-coarse"):

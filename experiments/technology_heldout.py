@@ -3,11 +3,11 @@
     python experiments/technology_heldout.py drawn > experiments/results/technology_heldout.csv
     python experiments/technology_heldout.py chiplets > experiments/results/technology_chiplets.csv
 
-Drawn: per node sizes drawn with a fixed seed: row counts log-uniform over the multiples of 16 from 16 to 65,536 that
-are no row of the table, half at widths of the table, half at other multiples of 8 bits from 40 to 504. 45 nm: 200 sizes
-with one port and 50 with two; the others 50 each. Chiplets: every size at 45 nm that SRAMs of the packaged templates
-can take, multiples of 16 rows; about 1,200, four minutes of one core.
-`experiments/technology_error.py` compares.
+`drawn` draws sizes for every node with a fixed seed. Row counts are log-uniform over the multiples of 16 from 16 to
+65,536 that are no row of the table; half of the sizes have a width of the table, half another multiple of 8 bits from
+40 to 504. At 45 nm there are 200 sizes with one port and 50 with two; the other nodes have 50 each. `chiplets` takes
+every size at 45 nm that SRAMs of the packaged templates can have, in multiples of 16 rows: about 1,200, four minutes of
+one core. `experiments/technology_error.py` compares them with the tables.
 """
 
 import csv
@@ -23,7 +23,7 @@ DRAWN = (("45nm", 1, 200), ("45nm", 2, 50), ("22nm", 1, 50), ("32nm", 1, 50), ("
 
 
 def sizes(name: str, ports: int, count: int) -> list[tuple[int, int]]:
-    """Widths and row counts that the table does not have."""
+    """`count` random pairs of width and row count that the table does not have."""
     rng = np.random.default_rng([20261122, int(name.removesuffix("nm")), ports])
     rows = packaged_sram_rows(name)
     rows = rows[rows[:, 2] == ports]

@@ -1,11 +1,11 @@
-"""Are mapper and generations of this checkout as fast as those of another one? In turns, quietly, please.
+"""Compares the speed of mapper and generations of this checkout and another one, in turns, on a quiet machine.
 
-Every figure is of a process of its own. `mapper` maps all pairs of a unique layer and a template that runs it, with the
-default sizes, a second time in its process, so that nothing is compiled; checkouts may have more or fewer pairs, and
-try more or fewer mappings on them, so that seconds of clock stand over pairs and over mappings. `generations` is
-`mohamjax search SCENARIO --budget small --remap 0 --no-figures`: clock over designs that whole generations evaluate. A
-first search fills the caches, of which each checkout has its own, and does not count. Ratios are those of the turns,
-this checkout over the other; their median stands before all of them.
+Every figure comes from a process of its own. `mapper` maps all pairs of a unique layer and a template that runs it,
+with the default sizes; its second run in a process is timed, so that nothing is compiled. As checkouts may have other
+pairs and try other numbers of mappings, its seconds of the clock are given per pair and per mapping. `generations` is
+`mohamjax search SCENARIO --budget small --remap 0 --no-figures`: seconds of the clock per design that whole generations
+evaluate. A first search fills the caches, of which each checkout has its own, and does not count. Ratios are those of
+the turns, this checkout over the other, with their median in a column of its own.
 
     python experiments/two_checkouts.py --against ../before --repeats 3 --out experiments/results/two_checkouts.md
 """
@@ -23,7 +23,7 @@ from checkouts import COMMAND
 from report import Report, commit, header
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
-# The names of checkouts since the mapper is a class (commit 68cf341), or those before.
+# The names since commit 68cf341, which made the mapper a class, or those before it.
 MAP = """
 import json, sys, time
 import jax
@@ -50,7 +50,7 @@ print(json.dumps({"seconds": seconds, "pairs": int((found.count > 0).sum()), "ma
 
 
 def run(checkout: pathlib.Path, cache: pathlib.Path, program: str, *words: str) -> dict[str, float]:
-    """What a program with the package of a checkout prints, JSON."""
+    """Runs a program with the package of a checkout, and returns the JSON that it prints."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "XDG_CACHE_HOME": str(cache)}
     command = [sys.executable, "-c", program, *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cache, check=False)
@@ -86,7 +86,7 @@ def main() -> None:
             for side in sides:
                 searched(*side, scenario)
             for turn in range(arguments.repeats):
-                first = slice(None, None, 1 - 2 * (turn % 2))  # who begins changes from turn to turn
+                first = slice(None, None, 1 - 2 * (turn % 2))  # the side that begins changes from turn to turn
                 mapped = [run(*side, MAP, scenario) for side in sides[first]][first]
                 for what, of, unit in (("pair", "pairs", 1e3), ("mapping", "mappings", 1e6)):
                     name = f"mapper [{'ms' if unit == 1e3 else 'us'} per {what}]"

@@ -1,9 +1,8 @@
-"""MACs per cycle and utilisation by layer type over the designs of fronts: a machine that cannot exist shows here.
+"""MACs per cycle and utilisation by layer type over the designs of fronts; impossible machines show up here.
 
-Of every design all layers count: with their own multiply-accumulates, without those of padding, over the time that they
-run. The shares of that time are of computing, of waiting for a port of a buffer, and of what lies off the chiplet
-(memory interface, link, DRAM). Slow designs dominate the sums over a whole front: the fastest design has rows of its
-own.
+All layers of every design count, with their own multiply-accumulates (not those of padding) over the time that they
+run. This time is split into computing, waiting for a port of a buffer, and what lies off the chiplet (memory interface,
+link, DRAM). Slow designs dominate the sums over a whole front, so the fastest design has rows of its own.
 
     python experiments/utilisation.py results/ar-vr-small results/mobile-small --out experiments/results/utilisation.md
 """

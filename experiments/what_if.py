@@ -1,12 +1,12 @@
-"""Rate of what-if grids: schedules x hardware variants against plain evaluation, and equality to separate evaluations.
+"""Rate of what-if grids: schedules x hardware variants against plain evaluation, and agreement with separate problems.
 
     python experiments/what_if.py [--schedules 1000] [--variants 100] [--rounds 5] [--float64] [--separate 100]
 
-Random schedules of `ar-vr` on random mappings. Plain evaluation is the program that evaluates designs of files
-(`vmap(report)` with stated sizes, of which the objectives are used) in blocks of 1,024 designs; the grid changes two
-bandwidths and two energies. Both evaluate as many pairs, by turns; CPU seconds are of the process, all threads. A line
-says how often the grid's program was compiled, and how far its numbers are from those of a problem of its own for every
-variant. `experiments/results/what_if.md` keeps what came out.
+Schedules of `ar-vr` are random, on random mappings. Plain evaluation is the program that evaluates designs of files
+(`vmap(report)` with stated sizes, of which only the objectives are used) in blocks of 1,024 designs; the grid changes a
+bandwidth and two energies. Both evaluate equally many pairs, in turns; CPU seconds are those of all threads of the
+process. The script also prints how often the grid's program was compiled, and how far its numbers are from those of a
+separate problem for every variant. `experiments/results/what_if.md` keeps what came out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def plain(designs: Any, sizes: Any, evaluation: Any) -> jax.Array:
 
 
 def plain_rate(candidates: Candidates, pairs: int) -> np.ndarray:
-    """As many evaluations as the grid has, all on the hardware as it is."""
+    """Objectives `[pairs, 3]` of as many evaluations as the grid has, all on the hardware as it is."""
     number = len(candidates)
     rows = jax.tree.map(np.asarray, jax.device_get((candidates.designs, (candidates.capacity, candidates.fanout))))
     parts = []
@@ -57,7 +57,7 @@ def timed(function: Any) -> tuple[float, float, Any]:
 
 
 def grid(variants: int) -> dict[str, list[Any]]:
-    """Two bandwidths and two energies, `variants` combinations (a multiple of 4)."""
+    """Values of a bandwidth and of two energies, in `variants` combinations (a multiple of 4)."""
     steps = variants // 4
     return {
         "nop.interface_bandwidth": np.geomspace(2, 16, steps).round(3).tolist(),
@@ -67,7 +67,7 @@ def grid(variants: int) -> dict[str, list[Any]]:
 
 
 def separate(problem: Any, tables: Any, designs: Any, vary: dict[str, list[Any]], wanted: int, dtype: Any) -> Any:
-    """Objectives of a problem of its own for each of the first variants, `[wanted, N, 3]`."""
+    """Objectives `[wanted, N, 3]`, from a separate problem for each of the first variants."""
     evaluate = jax.jit(jax.vmap(mj.evaluate, (0, None)))
     out = []
     for bandwidth, hop, dram in itertools.islice(itertools.product(*vary.values()), wanted):
@@ -105,7 +105,7 @@ def main() -> None:
         templates=problem.resolved.templates,
     )
     vary = grid(given.variants)
-    pairs = given.schedules * (1 + given.variants)  # the hardware as it is comes with them
+    pairs = given.schedules * (1 + given.variants)  # the hardware as it is comes with the variants
     many = functools.partial(what_if, candidates, vary)
     first = timed(many)
     found = first[2].objectives

@@ -20,7 +20,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided exact p of our seeds against others by Wilcoxon's rank-sum test, or one value by signed ranks."""
+    """Two-sided exact p of our seeds against others by Wilcoxon's rank-sum test; against one value by signed ranks."""
     if len(theirs) > 1:
         return float(mannwhitneyu(ours, theirs, method="exact").pvalue)
     return float(wilcoxon(np.asarray(ours) - theirs[0], method="exact").pvalue)
@@ -41,6 +41,6 @@ def signed_rank(differences: Sequence[npt.ArrayLike]) -> list[float]:
 
 
 def a12(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
-    """Vargha and Delaney's effect size: how often a value of the first is larger than one of the second."""
+    """Vargha and Delaney's effect size: how often a value of the first is larger than one of the second, ties half."""
     a, b = np.asarray(first)[:, None], np.asarray(second)[None]
     return float(((a > b) + 0.5 * (a == b)).mean())

@@ -8,7 +8,7 @@ A script of a paper declares its exhibits and calls `main`:
 
 `--tier` says how much is run: `ci` takes seconds and shows that everything works, `small` takes minutes on two cores,
 `full` is the paper's own budget with ten seeds. Every run is a line of a CSV file that is written as the run ends, and
-is not run again, so that a study may be stopped and gone on with. `--minutes` begins no run after that long; `--report`
+is not done again, so that a study may be stopped and resumed. `--minutes` begins no run after that long; `--report`
 begins none. Tables and figures are written from the lines that are there.
 """
 
@@ -33,7 +33,7 @@ from mohamjax.figures import save
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / "results" / "paper"
 FIGURES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "papers" / "figures"
-"""Where figures go that the pages of `docs/papers` show; the tier `ci` writes them to `--out`."""
+"""Folder of the figures that the pages of `docs/papers` show; with `--out` they go there instead."""
 TIERS = ("ci", "small", "full")
 
 
@@ -53,10 +53,10 @@ class Kept:
         self._known = self.lines.read()
 
     def get(self, *key: object, run: Callable[[], Mapping[str, object]] | None = None) -> dict[str, str] | None:
-        """The line of a key. What was not run yet is run now; None where it must not begin.
+        """The line of a key, after running it if there is none yet; None where no run may begin.
 
         Args:
-            key: values of the columns behind the tier that say which run it is.
+            key: values of the columns after the tier that identify the run.
             run: returns the values of the other columns, by name.
         """
         named = (self.study.tier, *map(str, key))
@@ -134,7 +134,7 @@ def main(paper: str, exhibits: Mapping[str, Exhibit], words: Sequence[str] | Non
     Args:
         paper: folder of the results.
         exhibits: functions by name; the first line of a docstring describes one.
-        words: arguments in the place of the command line's.
+        words: arguments instead of the command line's.
     """
     parser = argparse.ArgumentParser(description=f"Exhibits of {paper}.")
     parser.add_argument("exhibits", nargs="*", metavar="EXHIBIT", help=f"{', '.join(exhibits)}, or all")

@@ -27,7 +27,7 @@ def bars_of_methods(panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, 
     """Makespans by method (Figures 7 and 10): a bar for the sum over the classes of jobs, a mark for each class.
 
     Args:
-        panels: by panel, method and class [cycles]; a sum is drawn where a method has all classes of its panel.
+        panels: makespans [cycles] by panel, method and class; a sum is drawn if a method has all classes of its panel.
         title: of the figure.
     """
     figure, grid = _panels(len(panels), 11.0 if len(panels) > 1 else 7.0, 3.4, min(2, len(panels)))
@@ -63,7 +63,7 @@ def lines_over(
     """Lines by name in several panels: bandwidth, generations or time along x.
 
     Args:
-        panels: by panel and name, x and y.
+        panels: x and y, by panel and name.
         labels: of the axes.
         title: of the figure.
         logs: which axes are logarithmic; y only where its values differ by more than a factor of four.
@@ -85,7 +85,7 @@ def lines_over(
             axes.xaxis.set_minor_locator(NullLocator())
         if logs[1]:
             values = np.concatenate([np.ravel(y) for _, y in own.values()])
-            if values.max() > 4 * values.min():  # else a decade would have one label
+            if values.max() > 4 * values.min():  # or an axis within a decade would have one label
                 axes.set_yscale("log")
                 log_ticks(axes.yaxis, float(values.min()), float(values.max()))
         axes.set_title(name, loc="left")
@@ -104,7 +104,7 @@ def grouped_bars(
     """Bars in groups, several panels.
 
     Args:
-        panels: by panel, group along x, and bar.
+        panels: values by panel, group along x, and bar.
         labels: of the y axes, by panel.
         title: of the figure.
         log: whether the y axes are logarithmic.

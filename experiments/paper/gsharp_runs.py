@@ -1,7 +1,7 @@
 """Searches of `gsharp.py`: a case, what every method reaches on it, and a line for each run.
 
-All searches of a table have as many evaluations: 100 generations of 100 schedules, as the paper has (our own default
-method breeds 200 generations of 50). Genetic methods run all seeds side by side, as islands of one program.
+All searches of a table have equally many evaluations: 100 generations of 100 schedules, as in the paper, or 200
+generations of 50 for our own default method. Genetic methods run all seeds side by side, as islands of one program.
 """
 
 from __future__ import annotations
@@ -29,21 +29,20 @@ SETTINGS = ("S1", "S2", "S3", "S4", "S5", "S6")
 TABLE_5 = tuple(f"{rule}-{core}" for rule in ("FCFS", "SJF", "random") for core in ("OLB", "MET", "RR", "random"))
 """The combinations of two heuristics in Table 5."""
 BLIND = tuple(name for name in TABLE_5 if name.endswith(("OLB", "RR", "random")))
-"""Those that choose a core without looking at what a job takes there."""
+"""Those of them that choose a core without regard to how long a job takes there."""
 GREEDY = (*(name for name in TABLE_5 if name not in BLIND), "HEFT")
-"""Those that look."""
+"""Heuristics that choose it by how long a job takes there."""
 OWN_HEURISTICS = ("LPT-EFT",)
 LIBRARY = (
     "DE", "PSO-printed", "TBPSA-printed", "(1+1)-ES", "Halton", "Hammersley", "CLHS", "portfolio-printed",
     "CMA-ES-printed",
 )  # fmt: skip
-"""Table 5's optimisers as it prints them; DE has its settings by the library's defaults.
-CMA-ES's first spread is ours."""
+"""Table 5's optimisers with its settings, which for DE are the library's defaults; CMA-ES's first spread is ours."""
 LEARNED = ("A2C", "PPO")
 PUBLISHED = ("gsharp-printed", "gsharp-released", "standard-ga-printed")
 OURS = ("gsharp",)
 
-RANDOM_SHARE = 0.5  # of the jobs of random shapes; the paper prints no range
+RANDOM_SHARE = 0.5  # by which random shapes differ at most; the paper prints no range
 ELEMENT_BUFFER = 1024  # bytes, Section 5.5
 
 
@@ -75,7 +74,7 @@ class Case:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What its lines begin with."""
+        """Cells that its lines begin with, after the tier."""
         arrays = "flexible" if self.flexible else "fixed"
         return self.batch, self.setting, str(self.bandwidth), self.demand, arrays
 
@@ -111,7 +110,7 @@ COLUMNS = (
 
 
 class Searches:
-    """What methods reach on cases, from lines where they are there."""
+    """Results of methods on cases, from their lines where these exist."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -119,14 +118,14 @@ class Searches:
         self.most = study.pick(12, None, None)  # jobs of a batch
 
     def config(self, method: str, seed: int = 0) -> JobSearchConfig:
-        """Sizes of a search; of all methods as many evaluations."""
+        """Sizes of a search, with equally many evaluations for all methods."""
         population, generations = self.study.pick((8, 4), (100, 100), (100, 100))
         if method in OURS:
             population, generations = population // 2, generations * 2
         return JobSearchConfig(population=population, generations=generations - 1, seed=seed)
 
     def table(self, case: Case) -> JobTable:
-        """The jobs of a case, few of them in the tier `ci`."""
+        """The job table of a case, with few jobs in the tier `ci`."""
         return case.table(self.most)
 
     def bound(self, case: Case) -> float:
@@ -135,7 +134,7 @@ class Searches:
         return float(row["makespan"]) if row else float("nan")
 
     def values(self, case: Case, method: str) -> list[float]:
-        """Makespans [cycles] of all seeds that there are lines of."""
+        """Makespans [cycles] of all seeds that have a line."""
         return [float(row["makespan"]) for row in self.rows(case, method)]
 
     def median(self, case: Case, method: str) -> float:
@@ -144,7 +143,7 @@ class Searches:
         return float(np.median(found)) if found else float("nan")
 
     def rows(self, case: Case, method: str) -> list[dict[str, str]]:
-        """Lines of all seeds."""
+        """Lines of all seeds; runs those that are missing, if they may begin."""
         slow = method in (*LIBRARY, *LEARNED)
         count = self.study.pick(1, 1, self.study.seeds) if slow else self.study.seeds
         if method in HEURISTICS and not method.startswith("random") and not method.endswith("random"):
@@ -172,7 +171,7 @@ class Searches:
         spent = (time.perf_counter() - began) / seeds
         counts = config.population * np.arange(1, config.generations + 2)
         after = [converged(list(zip(counts.tolist(), row.tolist(), strict=True))) for row in best]
-        # The best of the seeding heuristics, in double precision, is among what our own method reports.
+        # Our own method also reports the best of the seeding heuristics, in double precision.
         given = (
             makespans([table] * len(seed_plans(table)), seed_plans(table)).min() if GENETIC[method].seeded else np.inf
         )

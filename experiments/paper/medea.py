@@ -40,8 +40,7 @@ FIGURE4 = {
     "vgg16_3_28_512_512_1": UniqueLayer("conv", WorkloadShape(K=512, C=512, P=28, Q=28, R=3, S=3)),
     "mobilenetv3_1_14_112_672_1": UniqueLayer("conv", WorkloadShape(K=672, C=112, P=14, Q=14)),
 }
-"""Layers of three networks, called as the paper calls its own: network_R_P_C_K_stride. Which ones it drew is in the
-image alone."""
+"""Layers of three networks, named as in the paper: network_R_P_C_K_stride. Only an image tells which layers it drew."""
 
 TABLE2 = ("vgg16", "resnet50", "densenet201", "mobilenet_v3_large")
 PAPER2 = {
@@ -59,7 +58,7 @@ TECHNOLOGY = load_technology()
 def objectives(tables: MappingTables, u: int) -> np.ndarray:
     """Latency [cycles] with the bandwidth of the machine's DRAM, energy [pJ] and area [um^2] of a set, `[n, 3]`.
 
-    The mapper's own latency is free of off-chip limits; Table I has 17.9 words per cycle each way.
+    The mapper's own latency ignores off-chip limits; Table I has 17.9 words per cycle each way.
     """
     count = int(tables.count[u, 0])
     values = np.array(tables.objectives[u, 0, :count], float)
@@ -77,7 +76,7 @@ def _medea(study: Study) -> MapperConfig:
 
 
 def searched(study: Study, layers: list[UniqueLayer], seed: int, given: MappingTables | None = None) -> MappingTables:
-    """MEDEA's sets of layers on the machine of Table I, from a first population with given mappings."""
+    """MEDEA's sets for layers on the machine of Table I, with given mappings in the first population."""
     config = dataclasses.replace(_medea(study), block=2 if study.tier == "ci" else 16, threads=1)
     mapper = LayerMapper(layers, [TEMPLATE], TECHNOLOGY, config, rates=mapper_preset("medea").rates)
     start = {} if given is None else {(u, 0): [take(given.mapping, (u, 0, 0))] for u in range(len(layers))}
@@ -147,9 +146,10 @@ def fig4(study: Study) -> None:
         ("layer", "mapper", "dominated by MEDEA's set", "best latency", "best energy", "best area", "set",
          "as fast or faster"),
         lines,
-        f"MEDEA as printed on `{TEMPLATE.name}` (Table I), {len(rows)} seeds; latency with the DRAM's 17.9 words per "
-        "cycle. `dominated`: seeds in which a mapping of MEDEA's set is nowhere worse and somewhere better. Best "
-        "values: those of the set against the single mapping, medians over the seeds.",
+        f"MEDEA is run as printed on `{TEMPLATE.name}` (Table I) with {len(rows)} seeds; latency includes the "
+        "DRAM's 17.9 words per cycle. `dominated by MEDEA's set` counts the seeds in which a mapping of the set is "
+        "nowhere worse and somewhere better. Best values are changes from the single mapping to the best of the "
+        "set, as medians over the seeds.",
     )  # fmt: skip
     title = "MEDEA, Figure 4: Pareto sets on Table I's machine, and single mappings"
     study.figure(parallel_coordinates(sets, title=title, latency="with DRAM"), "fig4")
@@ -208,12 +208,13 @@ def table2(study: Study) -> None:
         "MEDEA, Table II: mappings of whole networks against CoSA's",
         ("network", "area is of", "set", "latency", "energy", "area", "all three better", "paper: area/energy/latency"),
         lines,
-        f"`{TEMPLATE.name}`, MEDEA as printed, its sieve and random search; * with the CoSA-like mappings in the first "
-        "population. Per cent against the CoSA-like mappings, of one set of the network: the fastest, the most frugal, "
-        "the smallest, and the *even* one, whose worst change is best; medians over the seeds. `the largest layer`: as "
-        "printed. `a chiplet`: one that holds all layers, energy at its sizes, for MEDEA's and for CoSA's mappings, "
-        "chosen by our search, latency on-chip. `all three better`: seeds in which the even set improves latency, "
-        "energy and area at once.",
+        f"The machine is `{TEMPLATE.name}`; MEDEA, its sieve and its random search are as printed. Networks with * "
+        "have the CoSA-like mappings in the first population. Values are per cent against the CoSA-like mappings, "
+        "for one set of the network: the fastest, the most frugal, the smallest, or the *even* one, whose worst "
+        "change is best; they are medians over the seeds. `the largest layer` takes the area as printed. `a "
+        "chiplet` takes that of a chiplet which holds all layers, with energy at its sizes and on-chip latency; "
+        "our search chooses the set, from MEDEA's and from CoSA's mappings. `all three better` counts the seeds in "
+        "which the even set improves latency, energy and area at once.",
     )  # fmt: skip
 
 
@@ -272,8 +273,8 @@ def space(study: Study) -> None:
         "MEDEA, Section V-B: sets of mappings to choose from",
         ("network", "layers", "unique layers", "mappings of a layer", "sets", "after the sieve", "paper"),
         lines,
-        "Sizes of the Pareto sets of MEDEA as printed on Table I's machine, from the runs of `table2`. Layers of equal "
-        "shape share a mapping, so that the number of sets is the product over the unique layers.",
+        "Sizes are those of the Pareto sets of MEDEA as printed on Table I's machine, from the runs of `table2`. "
+        "Layers of equal shape share a mapping, so that the number of sets is the product over the unique layers.",
     )  # fmt: skip
 
 

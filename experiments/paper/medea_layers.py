@@ -16,7 +16,7 @@ UNTUNED = (
     "deeplabv3plus_mobilenetv2", "dlrm_mlperf", "googlenet", "mobilebert_384", "mobilenet_v3_large",
     "ssd_mobilenet_v1_300", "ssd_resnet34_1200", "unet_572", "yolov3_416", "vgg16",
 )  # fmt: skip
-"""Ten networks of which no layer had a part in choosing the mapper's rates: those were of ResNet50 and BERT."""
+"""Ten networks on whose layers none of the mapper's rates was chosen; ResNet50 and BERT served for that."""
 
 
 def _model(name: str, shapes: list[tuple[str, str, WorkloadShape]]) -> ApplicationModel:
@@ -77,7 +77,7 @@ class NamedLayer:
     """A layer of a network.
 
     Attributes:
-        name: the network's and the layer's.
+        name: names of network and layer.
         layer: the layer.
     """
 
@@ -86,7 +86,7 @@ class NamedLayer:
 
 
 def chosen_layers(name: str, count: int) -> list[NamedLayer]:
-    """Unique layers of a network by work: the one with most, and others evenly down the ranks to the median.
+    """Unique layers of a network ranked by MACs: the one with most, and others evenly down the ranks to the median.
 
     Args:
         name: of the network.

@@ -1,8 +1,8 @@
 """The layer mapper against others on layers that no rate was chosen on: fronts, and best latency, energy and EDP.
 
-Two unique layers of each of ten networks (four with `--tier full`), dealt to the three packaged templates in turn. All
-mappers see one map space without padding, but for the row that says otherwise. Runs are compared at the evaluations
-that our mapper spends, at its seconds, and as printed where a paper prints a budget.
+Two unique layers of each of ten networks (four with `--tier full`) are dealt to the three packaged templates in turn.
+All mappers search one map space without padding, except in the row `ours, padding`. Runs are compared at the
+evaluations that our mapper spends, at its seconds, and at the printed budget where a paper has one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Budget:
 
     Attributes:
         name: `evaluations`, `seconds` or `printed`.
-        evaluations: mappings per problem; 0 for what the method is printed with.
+        evaluations: mappings per problem; 0 for the printed budget of the method.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Comparison:
         self.wanted[range(len(self.layers)), self.owner] = True
 
     def fronts(self, name: str, budget: Budget, seed: int) -> tuple[list[np.ndarray], float, float]:
-        """Objectives `[n, 3]` of each problem; evaluations and seconds of a problem on average, without compiling."""
+        """Objectives `[n, 3]` of each problem; mean evaluations and seconds of a problem, without compiling."""
         began = time.perf_counter()
         own = self._baseline if name.split()[0] in ("cosa", "gamma", "hybrid") else self._ours
         tables, evaluations, compiling = own(name, budget.evaluations, seed)
@@ -143,11 +143,11 @@ class Comparison:
 
 
 _WARM: set[object] = set()
-"""What has been run once, so that its programs are compiled: seconds are of a later run."""
+"""Methods that have run once, so that their programs are compiled and seconds are of later runs."""
 
 
 def _volume(front: np.ndarray, reference: np.ndarray) -> float:
-    """Hypervolume of log2 objectives below a reference, on the host's doubles."""
+    """Hypervolume of log2 objectives below a reference, in double precision."""
     rows = np.full((max(_ROOM, len(front)), 3), np.inf)
     rows[: len(front)] = np.log2(front)
     with jax.enable_x64(True):
@@ -173,7 +173,7 @@ def _row(comparison: Comparison, references: list[list[float]], name: str, budge
 
 
 def _references(comparison: Comparison, kept: Kept) -> list[list[float]] | None:
-    """Per problem the reference point of the hypervolume: the worst of each objective on a front of random mappings."""
+    """Reference points of the hypervolume: log2 of twice the worst of each objective on a front of random mappings."""
 
     def run() -> dict[str, object]:
         rows, _, _ = comparison.fronts("hybrid edp", Budget("reference", 0), 10**5)
@@ -226,7 +226,7 @@ def mappers(study: Study) -> None:
 
 
 def _report(study: Study, comparison: Comparison, found: dict[tuple[str, str], list[dict[str, str]]]) -> None:
-    """The table: medians over the seeds, geometric means over the problems, against the best that anyone found."""
+    """Writes the table: medians over the seeds of means over the problems, against the best that any run found."""
     values = {
         key: {m: np.array([json.loads(row[m]) for row in rows], float) for m in MEASURES} for key, rows in found.items()
     }  # [seeds, problems]
@@ -260,13 +260,13 @@ def _report(study: Study, comparison: Comparison, found: dict[tuple[str, str], l
         ("mapper", "budget", "evaluations", "seconds", "hypervolume", "latency", "energy", "EDP",
          "ours better / worse", "p (Holm)", "seeds"),
         lines,
-        f"{len(comparison.layers)} problems, layers of {networks} networks dealt to {', '.join(TEMPLATES)}. "
-        "Evaluations and seconds are of a problem, compiling apart. Hypervolume of the log2 of latency, energy "
-        "and area, below the worst of a front of random tilings times two; it and the best latency, energy and "
-        "EDP of a front are divided by the best that any run found for the problem (mean of the hypervolumes, "
-        "geometric mean of the others over the problems, median over the seeds; less than 1 is worse in the "
-        "hypervolume, more in the others). The baselines minimise what stands behind their names, and count all "
-        "that they evaluated as their front. `printed`: our default, MEDEA's 15 x 120, GAMMA's 100 x 100, 500 "
-        "mappings without success on each of 6 threads. p: Wilcoxon's signed-rank test of the problems' median "
-        "hypervolumes against ours, after Holm.",
+        f"The {len(comparison.layers)} problems are layers of {networks} networks dealt to {', '.join(TEMPLATES)}. "
+        "Evaluations and seconds are per problem, without compiling. Hypervolume is that of the log2 of latency, "
+        "energy and area, below twice the worst values of a front of random tilings. It and the best latency, "
+        "energy and EDP of a front are divided by the best that any run found for the problem; values are means "
+        "(hypervolume) or geometric means (the others) over the problems, as medians over the seeds. Less than 1 "
+        "is worse in the hypervolume, more than 1 in the others. The baselines minimise the objective after their "
+        "names, and their front is of all that they evaluated. `printed` is our default, MEDEA's 15 x 120, GAMMA's "
+        "100 x 100, or the hybrid search's 500 mappings without success on each of 6 threads. p is by Wilcoxon's "
+        "signed-rank test of the problems' median hypervolumes against ours, after Holm.",
     )  # fmt: skip

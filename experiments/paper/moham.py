@@ -1,7 +1,7 @@
-"""MOHaM's exhibits beside ours: the sizes of its spaces, Figures 2a and 6 to 12, its budget and its stop rule.
+"""Exhibits of MOHaM beside the paper's: sizes of its spaces, Figures 2a and 6 to 12, its budget and its stop rule.
 
-Searches "as printed" are those of the preset `moham`: MOHaM's chromosome, operators, rates, mapper sizes and result.
-Results go to `experiments/results/paper/moham`, figures to `docs/papers/figures/moham`.
+Searches "as printed" use the preset `moham`: MOHaM's chromosome, operators, rates, mapper sizes and result. Results go
+to `experiments/results/paper/moham`, figures to `docs/papers/figures/moham`.
 
     python experiments/paper/moham.py --list
     python experiments/paper/moham.py fig7 fig8 --tier small
@@ -46,16 +46,16 @@ def _compared(
     *,
     against: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] | None = None,
 ) -> None:
-    """Fronts of several methods per scenario: a figure of the first seed's, a table of all.
+    """Compares fronts of several methods per scenario: a table of all seeds, a figure of the first one.
 
     Args:
         study: the call.
         name: of table and figure.
-        methods: of `METHODS`, by what they are called in the figure; the last one is the whole method.
+        methods: names in `METHODS` by label; the last one is the whole method.
         scenarios: names.
         title: of table and figure.
         note: of the table.
-        against: further columns, each of a method's front and the whole method's of the same seed.
+        against: further columns, each a function of a method's front and the whole method's of the same seed.
     """
     columns = {"share that the whole method dominates": dominated_share, **(against or {})}
     generations, rows, drawn = generations_of(study), [], {}
@@ -87,9 +87,9 @@ def _compared(
         "hypervolume", *columns, "A12", "p",
     )  # fmt: skip
     spent = (
-        f"Every run has {generations} generations of {tier_of(study).population} designs; medians over the seeds, "
-        "with quartiles. A12: how often a run of the whole method has a larger hypervolume than one of the variant. "
-        "p: rank-sum test of that, after Holm. "
+        f"Every run has {generations} generations of {tier_of(study).population} designs; values are medians over "
+        "the seeds, with quartiles. A12 is how often a run of the whole method has a larger hypervolume than one "
+        "of the variant; p is by the rank-sum test of that, after Holm. "
     )
     study.table(name, title, head, rows, spent + note)
     if drawn:
@@ -122,17 +122,18 @@ def eq1(study: Study) -> None:
         parts = (hardware, mapping, assignment, tiles, schedule)
         rows.append((name, len(layers), networks, *(f"{x:.1f}" for x in parts), f"{sum(parts):.1f}"))
     note = (
-        "Decimal logarithms, 16 instances, loop nests of depth 6. Eq. 1 needs the numbers of free parameters and "
-        "of their values, which the paper does not print: they are those of our templates at the sizes of Table 4 "
-        f"(buffers in steps of 16 rows, arrays in whole rows and columns): {', '.join(_counted(levels))}. The tiling "
-        "of Eq. 2 is summed over the layers. The paper states 55 for four networks like ResNet50."
+        "Values are decimal logarithms, for 16 instances and loop nests of depth 6. Eq. 1 needs the numbers of "
+        "free parameters and of their values, which the paper does not print; here they are those of our templates "
+        "at the sizes of Table 4 (buffers in steps of 16 rows, arrays in whole rows and columns): "
+        f"{', '.join(_counted(levels))}. The tiling of Eq. 2 is summed over the layers. The paper states 55 for "
+        "four networks like ResNet50."
     )
     columns = ("scenario", "layers", "networks", "Eq. 1", "Eq. 2", "Eq. 3", "Eq. 4", "Eq. 5", "product")
     study.table("eq1", "MOHaM, Equations 1 to 5: sizes of the spaces", columns, rows, note)
 
 
 def _choices(template: str) -> list[int]:
-    """Values of every free parameter of a template."""
+    """Number of values of every free parameter of a template."""
     (own,) = load_templates([template])
     out = []
     for level in own.levels[:-1]:
@@ -179,10 +180,10 @@ def fig2a(study: Study) -> None:
         groups[name] = {template: value / least for template, value in best.items()}
         rows.append((name, str(layer.shape), *(f"{v:.3g} ({v / least:.2f})" for v in best.values())))
     note = (
-        "Least energy-delay product [J s] of the mappings that our layer mapper found, without off-chip limits, on "
-        "its own minimal hardware; in brackets in that of the best template. The paper shows normalised bars without "
-        "numbers. Its layer numbers count the nodes of the graph: 0, 33 and 121 are the stem, a 1x1 convolution "
-        "of 512 to 128 channels at 28 x 28, and the classifier."
+        "Values are the least energy-delay products [J s] of the mappings that our layer mapper found, without "
+        "off-chip limits, on their own minimal hardware; in brackets they are over that of the best template. The "
+        "paper shows normalised bars without numbers. Its layer numbers count the nodes of the graph: 0, 33 and "
+        "121 are the stem, a 1x1 convolution of 512 to 128 channels at 28 x 28, and the classifier."
     )
     study.table("fig2a", "MOHaM, Figure 2a: layers prefer templates", ("layer", "shape", *TEMPLATES), rows, note)
     figure = bars(
@@ -212,9 +213,10 @@ def sets(study: Study) -> None:
                 counted = np.average(count[able, t], weights=uses[able])
                 rows.append((scenario, label, template.name, f"{counted:.0f}", *(f"{x:.3g}" for x in mean / least)))
     note = (
-        "Mappings per layer, a mean over the layers of the scenario that the template runs. Then cycles, without "
-        "off-chip limits, and energy of all these layers if each takes a random mapping of its set (their expectation) "
-        "in those where each takes its best. A random gene of MOHaM's chromosome is such a mapping."
+        "Mappings per layer are a mean over the layers of the scenario that the template runs. The last two "
+        "columns give the expected cycles (without off-chip limits) and energy of all these layers if each takes a "
+        "random mapping of its set, over those if each takes its best. A random gene of MOHaM's chromosome is such "
+        "a random mapping."
     )
     columns = ("scenario", "tables", "template", "mappings", "cycles of random mappings", "energy of random mappings")
     study.table("sets", "MOHaM: what a random mapping costs", columns, rows, note)
@@ -251,8 +253,9 @@ def fig6(study: Study) -> None:
         "share of layers that bandwidth slows", "share of the largest chiplet in the area",
     )  # fmt: skip
     note = (
-        f"Two designs of one front: the preset `moham`, {generations} generations of {tier.population}, seed 0, "
-        "scenario ar-vr. The figures are drawn as the run ends: `fig6_fastest`, `fig6_smallest` and their areas."
+        f"Both designs are of one front, that of the preset `moham` with {generations} generations of "
+        f"{tier.population}, seed 0, on the scenario ar-vr. The figures are drawn as the run ends: schedule and "
+        "area of each, `fig6_fastest_*` and `fig6_smallest_*`."
     )
     table = [tuple(row.values())[2:] for row in rows if row is not None]
     study.table("fig6", "MOHaM, Figure 6: two designs of one front", columns, table, note)
@@ -294,8 +297,9 @@ def fig7(study: Study) -> None:
     methods = {"hardware only": "simba only", "mapping only": "mapping only", "co-optimisation": "MOHaM"}
     scenarios = scenarios_of(study, (*SCENARIOS, "ar-vr-unet"), (*SCENARIOS, "ar-vr-unet"))
     note = (
-        "All as printed (preset `moham`). Hardware only: Simba alone. Mapping only: a closed package of 16 chiplets of "
-        "largest size, of the three templates in turn (the paper does not print its mix)."
+        "All searches are as printed (preset `moham`). With hardware only, Simba is the only template. With "
+        "mapping only, the package is closed and has 16 chiplets of the largest size, of the three templates in "
+        "turn (the paper does not print its mix)."
     )
     _compared(study, "fig7", methods, scenarios, "MOHaM, Figure 7: what is optimised", note)
 
@@ -303,7 +307,7 @@ def fig7(study: Study) -> None:
 def fig8(study: Study) -> None:
     """Fig. 8: homogeneous and heterogeneous sub-accelerators, four scenarios."""
     methods = {**{name: f"{name} only" for name in TEMPLATES}, "all templates": "MOHaM"}
-    note = "All as printed (preset `moham`), with depthwise layers over their own channels on all templates."
+    note = "All searches are as printed (preset `moham`); all templates run depthwise layers over their own channels."
     _compared(study, "fig8", methods, scenarios_of(study, SCENARIOS), "MOHaM, Figure 8: templates", note)
 
 
@@ -314,8 +318,8 @@ def fig9(study: Study) -> None:
         "all three": "MOHaM",
     }  # fmt: skip
     note = (
-        "All as printed (preset `moham`); single objectives are minimised alone, or as the product of latency and "
-        "energy, and give one design."
+        "All searches are as printed (preset `moham`). A single objective, or the product of latency and energy, "
+        "is minimised alone and gives one design."
     )
     _compared(study, "fig9", methods, scenarios_of(study, SCENARIOS), "MOHaM, Figure 9: objectives", note)
 
@@ -324,7 +328,7 @@ def fig9(study: Study) -> None:
 
 
 def _gain(objective: int) -> Callable[[np.ndarray, np.ndarray], float]:
-    """How much less [%] the second front's design of least energy-delay product has than the first front's."""
+    """A measure of two fronts: how much lower [%] the second's design of least energy-delay product is."""
 
     def gain(front: np.ndarray, whole: np.ndarray) -> float:
         one, other = (own[np.argmin(own[:, 0] * own[:, 1]), objective] for own in (front, whole))
@@ -342,11 +346,12 @@ def fig10(study: Study) -> None:
         "energy saved [%]": _gain(1),
     }
     note = (
-        "All as printed (preset `moham`) but for the mappings: CoSA's and GAMMA's tables have one mapping per layer "
-        "and template, MOHaM's have its Pareto sets. GAMMA minimises the energy-delay product. So the search chooses "
-        "chiplets, assignment and order for all three, and mappings for MOHaM alone. Saved is what MOHaM's design of "
-        "least energy-delay product has less than the variant's; negative: more. Paper: 16.5 % of latency and 3.6 % "
-        "of energy against CoSA, 7.1 % and 4.7 % against GAMMA."
+        "All searches are as printed (preset `moham`) but for the mappings: CoSA's and GAMMA's tables have one "
+        "mapping per layer and template, MOHaM's have its Pareto sets. GAMMA minimises the energy-delay product. "
+        "So the search chooses chiplets, assignment and order for all three, and mappings for MOHaM alone. The "
+        "saved per cent are by how much MOHaM's design of least energy-delay product is below the variant's; "
+        "negative ones are above. The paper saves 16.5 % of latency and 3.6 % of energy against CoSA, 7.1 % and "
+        "4.7 % against GAMMA."
     )
     title = "MOHaM, Figure 10: mappings of CoSA and GAMMA"
     _compared(study, "fig10", methods, scenarios_of(study, ("ar-vr",), ("ar-vr",)), title, note, against=against)
@@ -373,10 +378,10 @@ def fig11(study: Study) -> None:
             lines[f"least latency, {label}"] = (places, np.array(least).T)
             lines[f"median latency of the front, {label}"] = (places, np.array(middle).T)
     note = (
-        f"As printed (preset `moham`), {generations} generations of {tier_of(study).population}. What is swept is the "
-        "bandwidth of each memory interface, which is what the released code calls a link; behind the paper's 4 GB/s "
-        "interfaces a chiplet's own link of 16 GB/s never binds. The release also limits the memory behind "
-        "all interfaces to 16 bytes per cycle: the second series."
+        f"Searches are as printed (preset `moham`), with {generations} generations of {tier_of(study).population}. "
+        "They sweep the bandwidth of each memory interface, which is what the released code calls a link; behind "
+        "the paper's 4 GB/s interfaces a chiplet's own link of 16 GB/s never binds. The release also limits the "
+        "memory behind all interfaces to 16 bytes per cycle, which is the second series."
     )
     columns = ("memory", "interface [GB/s]", "seeds", "least latency [ms]", "median latency of the front [ms]")
     study.table("fig11", "MOHaM, Figure 11: latency over bandwidth", columns, rows, note)

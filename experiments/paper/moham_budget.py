@@ -53,13 +53,14 @@ def fig12(study: Study) -> None:
     for (place, _, _), p in zip(tested, rank_sum([(a, b) for _, a, b in tested]) if tested else (), strict=True):
         rows[place] = (*rows[place][:-1], f"{p:.2g}")
     note = (
-        f"The paper's measure (Section VI-B6) on ar-vr, {generations} generations of {tier_of(study).population}: "
-        "percent of a front that the front of a whole run dominates, for every run the mean over the whole runs of "
-        "other seeds; as printed (preset `moham`), and with the rates and the rates per layer of our preset `layers`. "
-        "The control is whole runs in the place of runs with an operator off. The paper's control is 14.9 %, and all "
-        "ten operators are above it; its other values stand in the figure alone. Mean and quartiles are over the "
-        "runs. A12: how often a run with the operator off is dominated more than one of the control. p: rank-sum "
-        "test of that, after Holm; all runs are held against the same whole runs, so that p is rather too small."
+        f"The paper's measure (Section VI-B6) on ar-vr, with {generations} generations of "
+        f"{tier_of(study).population}, is the percentage of a front that the front of a whole run dominates, for "
+        "every run the mean over the whole runs of other seeds. Searches are as printed (preset `moham`), or with "
+        "the rates, per layer, of our preset `layers`. The control is whole runs in the place of runs with an "
+        "operator off. The paper's control is 14.9 %, and all ten operators are above it; its other values are "
+        "only in the figure. Mean and quartiles are over the runs. A12 is how often a run with the operator off is "
+        "dominated more than one of the control. p is by the rank-sum test of that, after Holm; as all runs are "
+        "compared with the same whole runs, it is rather too small."
     )
     columns = ("rates", "off", "seeds", "dominated [%]", "quartiles [%]", "A12", "p")
     study.table("fig12", "MOHaM, Figure 12: operators switched off", columns, rows, note)
@@ -104,7 +105,7 @@ def budget(study: Study) -> None:
             if own := runs.get(("evaluations", name)):
                 each = float(np.median([one.seconds for one in own])) / len(own[0].volumes)
                 number = max(1, min(round(seconds / each), 2 * generations)) - 1
-                # Rounded, so that a run on another day is the same run.
+                # Rounded, so that it is the same run whatever the day's speed.
                 number = max(round(number, -1), 2)
                 if found := all_seeds(study, scenario, name, number):
                     runs["seconds", name] = found
@@ -116,15 +117,16 @@ def budget(study: Study) -> None:
                     volumes = np.array([one.volumes for one in own])
                     curves_of[name] = (np.linspace(0, own[0].evaluations, volumes.shape[1]), volumes)
     note = (
-        f"MOHaM as printed: the preset `moham`, {generations} generations of {tier_of(study).population}, its own "
-        "mapping tables. The other methods search the tables of our layer mapper, as does `MOHaM, our tables`. `ours` "
-        "is the default search without mapping again and without its end (refitting, closing), with an archive of "
-        "512. NSGA-II has one-point crossover and random resets of every genome. MOHaM's and NSGA-II's results are "
-        "the fronts of their last populations, the others' their archives; `archive` is the hypervolume of all that "
-        "was evaluated. Hypervolume on log axes in the box of our tables; IGD+ and additive epsilon on the same axes "
-        "against the union of all fronts of the scenario, smaller is better. A12: how often a seed of `ours` is "
-        "larger in hypervolume than one of the method. p: rank-sum test of that, after Holm. Equal seconds are those "
-        "of MOHaM's generations, compiling and mapping apart, and twice its generations at most."
+        f"`MOHaM` is as printed: the preset `moham`, {generations} generations of {tier_of(study).population}, its "
+        "own mapping tables. All other methods search the tables of our layer mapper. `ours` is the default search "
+        "without mapping again and without its end (refitting, closing), with an archive of 512. NSGA-II has "
+        "one-point crossover and random resets of every genome. MOHaM's and NSGA-II's results are the fronts of "
+        "their last populations, the others' their archives; `archive` is the hypervolume of all that was "
+        "evaluated. Hypervolume is on log axes in the box of our tables; IGD+ and additive epsilon are on the same "
+        "axes against the union of all fronts of the scenario, and smaller is better. A12 is how often a seed of "
+        "`ours` has a larger hypervolume than one of the method; p is by the rank-sum test of that, after Holm. "
+        "Equal seconds are those of MOHaM's generations, without compiling and mapping, for at most twice its "
+        "generations."
     )
     columns = (
         "scenario", "equal", "method", "seeds", "evaluations", "seconds", "hypervolume", "archive", "IGD+", "epsilon",
@@ -137,7 +139,7 @@ def budget(study: Study) -> None:
 
 
 def _equal(study: Study, name: str, generations: int) -> int:
-    """Generations of a method that evaluate as many designs as MOHaM's do: ours has immigrants beside."""
+    """Generations in which a method evaluates as many designs as MOHaM does; ours evaluates immigrants too."""
     population = tier_of(study).population
     extra = round(0.1 * population) if METHODS[name].kind == "default" else 0
     return (generations + 1) * population // (population + extra) - 1
@@ -190,7 +192,7 @@ def stop(study: Study) -> None:
         for window, delta in study.pick(((2, 0.5),), ((40, 0.02), (40, 0.05), (20, 0.05)), ((40, 0.02), (40, 0.05))):
             at = [_stops(one.stability, window, delta) for one in found]
             ends = [g for g in at if g is not None]
-            # The hypervolume of the archive then, in that after all generations.
+            # The archive's hypervolume at the stop, over that after all generations.
             kept = [one.volumes[g] / one.volumes[-1] for one, g in zip(found, at, strict=True) if g is not None]
             rows.append(
                 (
@@ -199,18 +201,18 @@ def stop(study: Study) -> None:
                 )
             )  # fmt: skip
     note = (
-        f"As printed (preset `moham`), {generations} generations of {tier_of(study).population}. The rule of Roudenko "
-        "and Schoenauer stops where the largest finite crowding distance of the front has had a standard deviation "
-        "below delta over the last generations of its window. The paper prints neither number; 40 and 0.02 are "
-        "those of the rule's authors and our defaults. The last column is the archive's hypervolume "
-        "then, in that of the whole run."
+        f"Searches are as printed (preset `moham`), with {generations} generations of {tier_of(study).population}. "
+        "The rule of Roudenko and Schoenauer stops where the largest finite crowding distance of the front has had "
+        "a standard deviation below delta over the last generations of its window. The paper prints neither "
+        "number; 40 and 0.02 are those of the rule's authors and our defaults. The last column is the archive's "
+        "hypervolume at the stop over that of the whole run."
     )
     columns = ("scenario", "window", "delta", "stopped", "at generation", "hypervolume in that of all generations")
     study.table("stop", "MOHaM, Section V-C2: the stop rule", columns, rows, note)
 
 
 def _stops(stability: np.ndarray, window: int, delta: float) -> int | None:
-    """Generation at which the rule stops; None where it does not. Generation 0 is no step of it."""
+    """Generation at which the rule stops; None where it does not. Generation 0 does not count."""
     for g in range(1, len(stability)):
         if emo.should_stop(list(stability[1 : g + 1]), window, delta):
             return g

@@ -25,7 +25,7 @@ def projections(fronts: Mapping[str, Fronts], *, title: str) -> Figure:
     """Fronts of several variants on the three planes, a row of panels for each scenario (Figures 7 to 9).
 
     Args:
-        fronts: of each scenario the fronts by variant; the last variant is drawn in black, below the others.
+        fronts: by scenario and variant; the last variant is drawn in black, below the others.
         title: of the figure.
     """
     figure = new_figure(11.0, 3.1 * len(fronts) + 0.4)
@@ -67,11 +67,11 @@ def bars(
     """Bars in groups.
 
     Args:
-        groups: values by series, of each group by its name; all groups have the same series.
+        groups: values by group and series; all groups have the same series.
         label: of the axis.
         title: of the figure.
         line: name and value of a dashed line.
-        log: on a logarithmic axis from 0.5 upward.
+        log: whether the axis is logarithmic, from 0.5 upward.
     """
     series = list(next(iter(groups.values())))
     figure = new_figure(max(6.0, 0.35 * len(groups) * len(series) + 2.0), 3.6)
@@ -107,14 +107,14 @@ def bars(
 def curves(
     lines: Mapping[str, tuple[Sequence[float] | np.ndarray, np.ndarray]], *, x: str, y: str, title: str, logs: str = ""
 ) -> Figure:
-    """Curves with the range of the seeds.
+    """Curves of medians, with the range over the seeds.
 
     Args:
         lines: places on x, and values `[seeds, places]`, by name.
         x: label.
         y: label.
         title: of the figure.
-        logs: axes that are logarithmic, of `x` and `y`.
+        logs: logarithmic axes, by the letters `x` and `y`.
     """
     figure = new_figure(7.0, 3.8)
     axes: Axes = figure.subplots()

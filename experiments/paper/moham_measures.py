@@ -43,7 +43,7 @@ def igd_plus(front: Array, reference: Array) -> float:
 
 
 def additive_epsilon(front: Array, reference: Array) -> float:
-    """The least that has to be taken off a front so that it weakly dominates the reference (Zitzler et al., 2003)."""
+    """The least amount to take off a front so that it weakly dominates the reference (Zitzler et al., 2003)."""
     return float((front[None] - reference[:, None]).max(axis=2).min(axis=1).max())
 
 

@@ -1,7 +1,7 @@
-"""Searches of the exhibits of MOHaM: what is searched, over which tables, and what of it is kept.
+"""Searches of the exhibits of MOHaM: what is searched, over which tables, and what is kept of it.
 
-A search is known by its scenario, its method, the sizes of the layer mapper, its generations, its population and its
-seed. Its line in `searches_runs.csv` holds what it took. What it found stands in two files that all seeds share: its
+A search is identified by its scenario, its method, the sizes of the layer mapper, its generations, its population and
+its seed. Its line in `searches_runs.csv` holds what it took. What it found is in two files that all seeds share: its
 result and its archive in `fronts/`, two measures after every generation in `courses/`. All methods are evaluated with
 the package of the preset `moham`, in which layers contend at the memory interfaces alone.
 """
@@ -70,7 +70,7 @@ class Method:
         tables: `printed`, mapped as MOHaM prints it; `ours`, mapped as by default; `cosa` or `gamma`, one mapping per
             layer and template by a baseline.
         off: operator whose probability is 0; empty for none.
-        our_rates: of MOHaM's operators, the rates of our presets in the place of Table 4's.
+        our_rates: MOHaM's operators have the rates of our presets in the place of Table 4's.
         only: the only template; empty for all.
         fixed: the package is 16 chiplets of largest size, of all templates in turn.
         objective: the one number that is minimised; `front` for all three.
@@ -183,9 +183,9 @@ def space_of(scenario: str, tier: Tier, tables: str, fixed: bool, package: Packa
 
 
 def alone(space: DesignSpace, t: int) -> DesignSpace:
-    """The problem with one template, as often as there are templates: equal shapes share a program.
+    """The problem with one template in the place of every template, so that equal shapes share a program.
 
-    A mutation of templates then changes nothing, as with one template it could not.
+    A mutation of templates then changes nothing, as it could not with a single template.
     """
     own = np.full(space.genetics.count.shape[1], t)
     genetics, evaluation = space.genetics, space.evaluation
@@ -251,10 +251,10 @@ class Found:
         result: `[N, 3]` float, the front that the method gives: of the last population with MOHaM and NSGA-II, of the
             archive with the others.
         archive: `[A, 3]` float, the front of all that it evaluated, 512 designs at most.
-        evaluations: how many designs.
-        seconds: of generations, compiling apart.
+        evaluations: designs evaluated.
+        seconds: of its generations, without compiling.
         volumes: `[G + 1]` hypervolume of the archive after each generation, in the box of its own tables.
-        stability: `[G + 1]` largest finite crowding distance of the population's first front, likewise.
+        stability: `[G + 1]` largest finite crowding distance of the population's first front after each generation.
     """
 
     result: np.ndarray
@@ -271,13 +271,13 @@ def searches(study: Study) -> Kept:
 
 
 def searched(study: Study, kept: Kept, scenario: str, method: str, generations: int, seed: int) -> Found | None:
-    """What a search found: read where it was run already, run where it was not; None where it must not begin.
+    """What a search found, after running it if that was not done yet; None where no run may begin.
 
     Args:
         study: the call of the script.
-        kept: of `searches`.
+        kept: what `searches` returns.
         scenario: name.
-        method: of `METHODS`.
+        method: name in `METHODS`.
         generations: after the first population.
         seed: of the search; that of the tables is 0.
     """
@@ -355,7 +355,7 @@ class BySeed:
     Attributes:
         study: the call of the script.
         kind: folder of the file.
-        sizes: what the searches have in common, which names the file.
+        sizes: what the searches have in common; it names the file.
     """
 
     study: Study
@@ -378,7 +378,7 @@ class BySeed:
         return [row[1:] for row in self._lines() if row[0] == str(seed)]
 
     def keep(self, seed: int, columns: tuple[str, ...], rows: list[list[str]]) -> None:
-        """Writes a seed's rows, in the place of what the file had of it."""
+        """Writes a seed's rows in the place of those that the file had."""
         others = [row for row in self._lines() if row[0] != str(seed)]
         text = io.StringIO()
         own = [[str(seed), *row] for row in rows]

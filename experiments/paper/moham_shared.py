@@ -41,5 +41,5 @@ def box_of(study: Study, scenario: str, tables: str) -> tuple[np.ndarray, np.nda
 
 
 def volume_of(study: Study, scenario: str, front: np.ndarray, tables: str = "printed") -> float:
-    """Hypervolume of a front in that box, on log axes."""
+    """Hypervolume of a front in the box of `box_of`, on log axes."""
     return merit(front, space_of(scenario, tier_of(study), tables, False, PACKAGE))

@@ -5,10 +5,10 @@
     python experiments/paper/unico.py all --tier full
 
 Networks are those of `experiments/data/unico_layers.csv`. Every search is appended to
-`experiments/results/paper/unico/runs.csv` (or to the folder of `--out`) as it ends and not done again. All methods of a
-table have as many mapping evaluations, and tables count the pairs of network and seed that all were run on. `unico`
-is our default, `unico-printed` the preset that has none of our additions; `hasco-aimed` and `mobohb-extras` are rivals
-with these additions.
+`experiments/results/paper/unico/runs.csv` (or to the folder of `--out`) as it ends and is not done again. All methods
+of a table have equally many mapping evaluations, and a table counts only the pairs of network and seed that all methods
+were run on. `unico` is our default, `unico-printed` the preset without any of our additions; `hasco-aimed` and
+`mobohb-extras` are rivals with these additions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from mohamjax.unico.protocol import Axes, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace, named_space
 
 EARLIER = RESULTS.parent / "unico"
-"""Lines of searches of an earlier version of the mapper, for the tables that were not taken again."""
+"""Folder of searches with an earlier version of the mapper, for the tables that were not made again."""
 UNICO_AXES = ("pe_x", "pe_y", "local_bytes", "shared_bytes", "noc_bits", "dataflow")
 COMPARED = ("hasco", "nsga2", "mobohb", "unico-printed", "unico", "hasco-aimed", "mobohb-extras")
 """Methods of Tables 1 and 2 and Figure 5, UNICO as printed and ours, and the rivals with our additions."""
@@ -62,15 +62,16 @@ OTHERS = ("resnet50", "xception_299")
 ALL = ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")
 
 PAPER = {
-    "edge": "Paper (Table 1): mean distance of HASCO 2.29 times UNICO's, of NSGA-II 2.35 times; costs in hours, by "
-    "the table, 4.9 and 2.9 times (4.5 and 2.7 in the text).",
-    "cloud": "Paper (Table 2): mean distance of HASCO 1.34 times UNICO's, of NSGA-II 1.94 times; costs in hours 4.2 "
-    "and 2.7 times.",
-    "validation": "Paper (Table 3): UNICO gains 44.7 % over HASCO, HASCO with robustness 41.8 %, mean of the networks' "
-    "gains; UNICO over HASCO with robustness 5.0 % (44 % and 7 % in the text).",
-    "ablation": "Paper (Figure 6, in hypervolume difference): under the champion rule modified halving gains 7 % over "
-    "HASCO and plain halving loses 48 %; under the Pareto rule modified halving gains 43 % over HASCO, 7 % over plain; "
-    "under UUL 52 % and 5 %.",
+    "edge": "In the paper (Table 1) the mean distance of HASCO is 2.29 times UNICO's, that of NSGA-II 2.35 times; "
+    "the costs in hours are 4.9 and 2.9 times by the table (4.5 and 2.7 in the text).",
+    "cloud": "In the paper (Table 2) the mean distance of HASCO is 1.34 times UNICO's, that of NSGA-II 1.94 times; "
+    "the costs in hours are 4.2 and 2.7 times.",
+    "validation": "In the paper (Table 3) UNICO gains 44.7 % over HASCO, and HASCO with robustness 41.8 %, as "
+    "means of the networks' gains; UNICO gains 5.0 % over HASCO with robustness (44 % and 7 % in the "
+    "text).",
+    "ablation": "In the paper (Figure 6, hypervolume difference), under the champion rule, modified halving gains "
+    "7 % over HASCO and plain halving loses 48 %; under the Pareto rule modified halving gains 43 % "
+    "over HASCO and 7 % over plain halving; under UUL 52 % and 5 %.",
 }
 
 
@@ -79,7 +80,7 @@ def runs_of(study: Study, *, earlier: bool = False) -> Runs:
 
     Args:
         study: the study.
-        earlier: in the tier `small`, unless it has a folder of its own, take the lines of `EARLIER`.
+        earlier: whether the tier `small` takes the lines of `EARLIER`, unless it has a folder of its own.
     """
     earlier = earlier and study.tier == "small" and study.folder == RESULTS / study.paper
     folder = EARLIER if earlier else study.folder
@@ -90,9 +91,9 @@ def written(study: Study, runs: Runs, name: str, title: str, text: str) -> None:
     """Writes `NAME.md`."""
     if runs.lines.path.parent == EARLIER:
         text += (
-            "\nThe searches are those of `results/unico/runs.csv`, of commit 2779119 (2026-11-23) and an earlier "
-            "version of the mapper: its mapping searches draw other mappings from the same seeds. They are compared "
-            "with each other alone.\n"
+            "\nThe searches are those of `results/unico/runs.csv`, made at commit 2779119 (2026-11-23) with an "
+            "earlier version of the mapper, whose mapping searches draw other mappings from the same seeds. They "
+            "are compared only with each other.\n"
         )
     if runs.left:
         text += f"\n{runs.left} searches were not begun: the table shows what there is.\n"
@@ -132,10 +133,10 @@ def _single(study: Study, name: str, scenario: str, title: str) -> None:
     text = tables.comparison(found, methods, cases, study.seeds, "hasco") + f"\n{PAPER[scenario]}\n"
     if "unico-printed" in methods:
         text += (
-            "\n`unico-printed` searches mappings of least latency, the others of least energy-delay product, so that "
-            "their points differ in the trade of latency for power too.\n"
+            "\n`unico-printed` searches for mappings of least latency, the others for mappings of least "
+            "energy-delay product, so that their points differ in the trade of latency for power too.\n"
         )
-    text += "\nThe cost is mapping evaluations, the same for all; the paper's is hours.\n"
+    text += "\nThe cost is counted in mapping evaluations, equally many for all methods; the paper counts hours.\n"
     written(study, runs, name, title, text)
 
 
@@ -154,12 +155,12 @@ def _hardware(study: Study, name: str, scenario: str, title: str) -> None:
     runs, (cases, methods) = runs_of(study), _case(study, scenario)
     found = gathered(runs, study, scenario, cases, methods)
     space = named_space(SCENARIOS[scenario][0])
-    text = "The design nearest to the ideal, of the median seed.\n\n"
+    text = "Each row has the design nearest to the ideal, of the median seed.\n\n"
     text += tables.chosen(found, methods, cases, study.seeds, space, UNICO_AXES)
     text += (
-        "\nThe paper's arrays on the cloud device have 2 to 48 PEs, most of them thin (24 x 1, 12 x 1, 4 x 1), with "
-        "local scratchpads of 42 to 1,024 bytes and shared ones of 2 to 768 KB. Its axes are not printed, and its "
-        "power and area models are others.\n"
+        "\nThe paper's arrays on the cloud device have 2 to 48 PEs, most of them thin (24 x 1, 12 x 1, 4 x 1), "
+        "with local scratchpads of 42 to 1,024 bytes and shared ones of 2 to 768 KB. The paper does not print its "
+        "axes, and its power and area models differ from ours.\n"
     )
     written(study, runs, name, title, text)
 
@@ -195,7 +196,7 @@ def fig5b(study: Study) -> None:
 def drawn(
     study: Study, found: tables.Table, methods: dict[str, str], cases: Sequence[str], seeds: int, name: str, title: str
 ) -> str:
-    """The figure of hypervolume differences against cost, a mean over cases and seeds; methods by their label."""
+    """Draws mean hypervolume differences of labelled methods against cost; returns a line on them."""
     pairs = tables.complete(found, list(methods.values()), cases, seeds)
     if not pairs:
         return ""
@@ -299,9 +300,9 @@ def fig7(study: Study) -> None:
         body.append([label, len(layers), f"{sum(layer.macs for layer in layers):.3g}", *cells])
     study.figure(loop_bounds(groups, shown, title="Loop bounds of layers"), "fig7")
     note = (
-        "Paper (Appendix B.3): it says that the networks searched for have the larger P and Q, and in the next "
-        "sentence that the unseen ones have. Here the networks searched for have the larger outputs, because of "
-        "SRGAN and VGG; those held out have more layers of filters 1 x 1 and of few channels."
+        "The paper (Appendix B.3) says that the networks searched for have the larger P and Q, and in the next "
+        "sentence that the unseen ones do. Here the networks searched for have the larger outputs, because of "
+        "SRGAN and VGG; those held out have more layers with 1 x 1 filters and with few channels."
     )
     columns = ["networks", "layers", "MACs", *(f"median {d} (mean)" for d in shown)]
     study.table("fig7", "UNICO, Figure 7: loop bounds of layers", columns, body, note)
@@ -330,7 +331,7 @@ def two_cloud(study: Study) -> None:
 
 
 def others(study: Study) -> None:
-    """HASCO's way and UNICO with and without aim on networks that no choice of ours was made on (not in the paper)."""
+    """HASCO, and UNICO with and without aim, on networks that no choice of ours was made on (not in the paper)."""
     _more(study, "others", "edge", OTHERS, ("hasco", "unico-even", "unico"), "networks that no choice was made on")
 
 
@@ -350,8 +351,8 @@ CHOICES = ("hasco", "unico-end", "unico-even", "unico-expected", "unico")
 def choices(study: Study) -> None:
     """When points are finished, what is learnt of others, which picks aim (not in the paper).
 
-    First on the space that is enumerated, where a search takes seconds, at 80 generations of eight points each; then on
-    two networks.
+    First on the space that is enumerated, where a search takes seconds, with brackets of eight points that cost 80
+    generations each; then on two networks.
     """
     runs, space, seeds = runs_of(study, earlier=True), enumerable(), study.pick(1, 5, 5)
     sizes = {"lanes": 8, "first": 4, "rounds": 4, "iterations": study.pick(2, 8, 8), "mapping_seed": 0}
@@ -404,7 +405,7 @@ def enumerated(study: Study) -> None:
         config = settings(space, method, "ci", seed=seed, **{**sizes, **parts, "iterations": number})
         return runs.kept(("enumerate", space.name, "small", label, str(seed)), small_application, space, config)
 
-    # Chance, given as many evaluations as there are, measures every point once.
+    # Random search, given as many evaluations as there are, measures every point once.
     whole = search("all", "random", 0, -(-exhaustive // Bracket(8, 4, 4).cost))
     if whole is None:
         written(study, runs, "enumerated", "UNICO: a space searched whole", "The space is not enumerated yet.\n")
@@ -423,8 +424,9 @@ def enumerated(study: Study) -> None:
             cost = np.mean([run.evaluations for run in own]) / whole.evaluations
             body.append([m, str(len(own)), *(f"{f(shares):.4f}" for f in (np.median, np.min, np.max)), f"{cost:.3f}"])
     note = (
-        "The truth is every point at the full budget under one key of the mapping searches; a share above 1 comes from "
-        "mappings met\non the way to it, of less power or more latency, that the end of the search gave up.\n"
+        "The truth is every point at the full budget under one key of the mapping searches. A share above 1 comes "
+        "from mappings of less power or more latency that a mapping search met on the way to the full budget and "
+        "then gave up.\n"
     )
     text = f"{space.size} points, {len(whole.objectives)} on the true front.\n\n{tables.fenced(body)}\n{note}\n"
     text += tables.comparison(found, methods, ["432"], seeds, "hasco" if "hasco" in methods else methods[0])
@@ -471,8 +473,8 @@ def bracket(study: Study) -> None:
         f"{name}: {layers} unique layers, {plan.lanes} points of unico-edge, {plan.rounds} rounds.\n\n"
         f"{tables.fenced(body)}\nShare of the full budget: {share[0]:.3f} of the seconds, {share[1]:.3f} of the "
         f"processor's, {plan.cost / plan.full_cost:.3f} of the mappings (gate: below 1/3).\n"
-        f"Programs of the lanes compiled: {programs} in a first bracket of other points ({compiling:.0f} s of the "
-        f"processor, or read from a cache), {more} after it: blocks of points have one size whatever the round.\n"
+        f"A first bracket of other points compiled {programs} programs of the lanes ({compiling:.0f} s of the "
+        f"processor, or read from a cache), later ones {more}: blocks of points have one size in every round.\n"
     )
     written(study, runs_of(study), "bracket", "UNICO: seconds of a bracket", text)
 

@@ -1,9 +1,9 @@
 """Runs of hardware searches for `unico.py`: what is run, and a line of a CSV file for each as it ends.
 
-A line holds all that tables and figures need: the rows of the search that nothing measured before or with them
+A line holds all that tables and figures need: the rows of the search that no row of the same batch or an earlier one
 dominates (their distances and hypervolumes are those of the whole search), when each was known, and the largest value
-of every objective. A run is known by budget, scenario, workload, variant and seed; one whose settings have changed
-since is done again, and the last line of a key counts. Half a line, left by a stop, is dropped.
+of every objective. A run is identified by budget, scenario, workload, variant and seed; it is done again if its
+settings have changed since, and the last line of a key counts. Half a line, left by a stop, is dropped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ UNSEEN = (
     "unet_572", "vit_b16", "xception_299", "mobilenet_v3_large", "mobilenet_v3_small", "convnext_base",
     "efficientnet_v2_s", "nasnet_mobile",
 )  # fmt: skip
-"""Networks that it holds out."""
+"""Networks that Table 3 holds out."""
 ABLATED = ("unet_572", "srgan_generator", "bert_base_128", "vit_b16")
 """Networks of the ablation, all on one accelerator (Appendix B.1)."""
 
@@ -58,7 +58,7 @@ SCENARIOS: dict[str, tuple[str, dict[str, Any]]] = {
     "ci": ("unico-ci", {}),
 }
 """Spaces with their limits on power: 2 W and 20 W, which our powers never reach; 0.4 W, which about as many points keep
-as 2 W in the paper's setting; and 2 W under power and area fitted to the paper's."""
+as keep 2 W in the paper's setting; and 2 W with power and area fitted to the paper's."""
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")},
@@ -78,15 +78,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         if (halving, rule) != ("msh", "uul")  # that is UNICO
     },
 }
-"""Methods; UNICO as printed and HASCO with the mapping searches of that; HASCO and MOBOHB with the extras of our UNICO;
-and UNICO with other parts: a halving and a rule of what trains the surrogate."""
+"""Methods; UNICO as printed, and HASCO with its mapping searches; HASCO and MOBOHB with the extras of our UNICO; and
+UNICO with other parts, among them the kind of halving and the rule for what trains the surrogate."""
 
 _SINCE = {"extras": False, "preset": "ours"}
-"""Settings that are newer than lines which are kept, with what those had."""
+"""Settings newer than some of the kept lines, with the values that those lines had."""
 
 
 def small_application() -> ApplicationModel:
-    """Four layers that take no time."""
+    """A network of four layers, which takes little time."""
     layers = (
         Layer("stem", "conv", "Conv", WorkloadShape(K=32, C=16, P=14, Q=14, R=3, S=3)),
         Layer("depth", "dwconv", "Conv", WorkloadShape(G=32, P=12, Q=12, R=3, S=3), predecessors=(0,)),
@@ -105,12 +105,12 @@ def application(workload: str) -> ApplicationModel:
 
 
 def _network(name: str) -> Network:
-    """A network of `data/unico_layers.csv`: its unique layers in the order that they come in, as often as they do.
+    """A network of `data/unico_layers.csv`: its unique layers in their order, each as often as it occurs.
 
-    What a hardware search knows of a network is which layers it has and how often.
+    A hardware search knows of a network only which layers it has, and how often.
 
     Raises:
-        SystemExit: there is none of that name.
+        SystemExit: there is no network of that name.
     """
     layers = []
     with open(LAYERS) as stream:
@@ -140,13 +140,13 @@ class Run:
     """What is kept of a search.
 
     Attributes:
-        points: hardware points measured, one more time where a search was finished.
+        points: hardware points measured; a point counts again where its search was finished later.
         evaluations: mappings evaluated.
         seconds: of the clock.
         cpu_seconds: of the processor.
         most: `[3]`, the largest latency [s], power [W] and area [mm^2] within the limit on power.
         cost: `[n]`, evaluations at the end of the batch that each row of the trail came in.
-        modelled: `[n]`, generations one after the other up to there, see `modelled_time`.
+        modelled: `[n]`, sequential generations up to the end of that batch, see `modelled_time`.
         index: `[n]`, points of the space.
         objectives: `[n, 3]`, latency, power and area.
     """
@@ -163,7 +163,7 @@ class Run:
 
     @classmethod
     def of(cls, row: dict[str, str]) -> Run:
-        """From its line."""
+        """The run that a line holds."""
         trail = np.asarray(json.loads(row["trail"]), float).reshape(-1, 6)
         return cls(
             points=int(row["points"]),
@@ -179,7 +179,7 @@ class Run:
 
 
 def trail_of(result: CodesignResult) -> list[list[float]]:
-    """Rows within the limit that no row of the same batch or an earlier one dominates."""
+    """Cost, modelled time, index and objectives of the rows within the limit that no row so far dominates."""
     history, modelled = result.history, modelled_time(result)
     rows = np.flatnonzero(history.within(result.config.power_cap_W))
     values, batch = history.objectives[rows], history["batch"][rows]
@@ -218,7 +218,7 @@ class Runs:
         return not self.report_only and (self.until is None or time.monotonic() < self.until)
 
     def search(self, budget: str, scenario: str, workload: str, variant: str, seed: int, **changes: Any) -> Run | None:
-        """A search, from its line where it was done before; None where it is not to be begun."""
+        """A search, from its line where it was done before; None where no search may begin."""
         named, own = SCENARIOS[scenario]
         method, parts = VARIANTS[variant]
         space = named_space(named)
@@ -232,7 +232,7 @@ class Runs:
         space: HardwareSpace,
         config: CodesignConfig,
     ) -> Run | None:
-        """The search of a key: from its line where that tells of the same settings, defaults included."""
+        """The search of a key, from its line if its settings are equal, defaults too; None if no search may begin."""
         told = {k: v for k, v in dataclasses.asdict(config).items() if k not in _SINCE or v != _SINCE[k]}
         mark = hashlib.sha256(json.dumps(plain(told), sort_keys=True, default=str).encode()).hexdigest()[:12]
         row = self._known.get(key)
@@ -277,7 +277,7 @@ class Measurements:
         return [p for p in points if (space.name, workload, str(generations), str(p)) not in self._known]
 
     def measure(self, space: HardwareSpace, workload: str, generations: int, points: Sequence[int]) -> None:
-        """Measures what was not, in groups of few so that a stop loses little."""
+        """Measures the missing points, in groups of eight so that a stop loses little."""
         wanted = self.missing(space, workload, generations, points)
         if not wanted:
             return

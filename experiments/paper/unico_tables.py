@@ -33,7 +33,7 @@ Table = dict[tuple[str, str, int], Run]
 
 
 def fenced(rows: Sequence[Sequence[str]]) -> str:
-    """A table as it stands in a results file."""
+    """A table as a fenced block for a results file."""
     return "```\n" + table(rows) + "\n```\n"
 
 
@@ -44,7 +44,7 @@ def common_axes(runs: Iterable[Run], *, log: bool = False) -> Axes:
 
 
 def complete(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds: int) -> Pairs:
-    """Cases and seeds that every method has a run of."""
+    """Pairs of case and seed for which every method has a run."""
     return [(c, s) for c in cases for s in range(seeds) if all((c, m, s) in runs for m in methods)]
 
 
@@ -71,8 +71,10 @@ def union(runs: Iterable[Run]) -> np.ndarray:
 
 
 def shares_to_reach(runs: Table, method: str, base: str, pairs: Pairs, axes: Axes) -> tuple[np.ndarray, np.ndarray]:
-    """Evaluations until a method has the final distance of another: as shares of all those of the other, and of those
-    after which the other had it itself; inf where it never has."""
+    """Evaluations until a method has the final distance of another, by pair; inf where it never has.
+
+    They are shares of all evaluations of the other, and of those after which the other had that distance itself.
+    """
     whole, own = [], []
     for c, s in pairs:
         cost, reached = curve(runs[c, base, s], axes)
@@ -90,7 +92,7 @@ def share_to_volume(run: Run, base: Run, reference: np.ndarray, axes: Axes) -> f
 
 
 def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds: int, base: str) -> str:
-    """Distances, hypervolumes and costs of methods; `base` is what the others are held against.
+    """Distances, hypervolumes and costs of methods; `base` is the one that the others are compared with.
 
     Sign and signed-rank tests are of pairs of case and seed, the latter after Holm over the methods; A12 is how often a
     distance of the base is larger than one of the method.
@@ -176,7 +178,7 @@ def held_out(
     """Distances on unseen networks (Table 3): `[3]` objectives by network, method and seed of the search.
 
     Every method has the same seeds. The scale is that of the measurements together with all that was searched: chosen
-    designs alone are so much alike that the least difference would be the whole scale.
+    designs alone are so much alike that the least difference would span the whole scale.
     """
     known = [(r.objectives.min(axis=0), r.most) for r in searched]
     axes = Axes.of(np.concatenate([np.stack(list(measured.values())), *(np.stack(ends) for ends in known)]))
@@ -198,5 +200,5 @@ def held_out(
 
 
 def share_of(objectives: np.ndarray, truth: np.ndarray) -> float:
-    """Hypervolume of rows over that of the true front, on logarithmic axes over the whole truth up to 1.1."""
+    """Hypervolume of rows over that of the true front, on logarithmic axes, up to 1.1 of the whole truth's range."""
     return 1 - hypervolume_difference(objectives, truth, Axes.of(truth, log=True))
