@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import pathlib
 from typing import TYPE_CHECKING
 
@@ -20,14 +21,7 @@ if TYPE_CHECKING:
     from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch
 
 
-def _watts(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of watts above 0")
-    return value
+_watts = options.real("a number of watts above 0", lambda value: 0 < value < math.inf)
 
 
 def add_parser(verbs: options.Verbs) -> None:

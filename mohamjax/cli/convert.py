@@ -9,7 +9,6 @@ from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory
 from mohamjax.cli.outputs import probe, write
 from mohamjax.cli.terminal import Terminal
-from mohamjax.errors import InputError
 
 if TYPE_CHECKING:
     from mohamjax.io.importers import Target
@@ -40,7 +39,9 @@ def add_parser(verbs: options.Verbs) -> None:
                 help="what a column is called, as in layer=node; may be given several times",
             )
         if name == "costs":
-            kind.add_argument("--bandwidth", type=float, required=True, help="of the memory, bytes per time unit")
+            kind.add_argument(
+                "--bandwidth", type=options.bandwidth, required=True, help="of the memory, bytes per time unit"
+            )
             kind.add_argument("--time-unit", choices=("cycles", "s"), default="cycles", help="default cycles")
             kind.add_argument("--schedule", metavar="FILE", help="CSV: layer, accelerator, and order or start")
         else:
@@ -103,8 +104,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     probe(arguments.out)
     if arguments.kind == "costs":
-        if not arguments.bandwidth > 0:
-            raise InputError(f"is {arguments.bandwidth}", item="--bandwidth", remedy="give a number above 0")
         found = read_cost_table(
             arguments.file,
             bandwidth=arguments.bandwidth,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from mohamjax.errors import Argument, InputError
@@ -146,26 +147,29 @@ def natural(text: str) -> int:
     return 0 if text.strip() == "0" else positive(text)
 
 
-def above_one(text: str) -> float:
-    """Parses a finite number above 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 1")
-    return value
+def real(what: str, holds: Callable[[float], bool]) -> Callable[[str], float]:
+    """Returns a parser of numbers.
+
+    Args:
+        what: names the numbers in the error message.
+        holds: whether a number is one of them; false for NaN.
+    """
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not holds(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return value
+
+    return parse
 
 
-def seconds(text: str) -> float:
-    """Parses a finite number of seconds, at least 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
+above_one = real("a number above 1", lambda value: 1 < value < math.inf)
+seconds = real("a number of seconds", lambda value: 0 <= value < math.inf)
+bandwidth = real("a bandwidth above 0", lambda value: value > 0)
 
 
 def seed(text: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,30 +54,13 @@ _COST_MODELS = ("closed-form", "loop-nest")
 _NEST_OPTIONS = ("mapping", "budget", "technology", "no_mapping_cache")
 
 
-def _bandwidth(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a bandwidth above 0")
-    return value
-
-
 def _element_bytes(text: str) -> int:
     if not text.isdecimal() or int(text) < 6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 6 on (three tensors, each twice)")
     return int(text)
 
 
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share between 0 and 1")
-    return value
+_share = options.real("a share between 0 and 1", lambda value: 0 < value < 1)
 
 
 def add_parser(verbs: options.Verbs) -> None:
@@ -97,7 +79,10 @@ def add_parser(verbs: options.Verbs) -> None:
     )
     parser.add_argument("--platform", metavar="NAME|FILE", help="S1 to S6 of G#'s Table 4, or a YAML file with cores")
     parser.add_argument(
-        "--bandwidth", type=_bandwidth, metavar="B", help="bandwidth that all cores share [bytes/cycle, GB/s at 1 GHz]"
+        "--bandwidth",
+        type=options.bandwidth,
+        metavar="B",
+        help="bandwidth that all cores share [bytes/cycle, GB/s at 1 GHz]",
     )
     parser.add_argument(
         "--preset",

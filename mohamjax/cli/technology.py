@@ -12,15 +12,7 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import plural, table
 
-
-def _node(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1 <= value <= 90:
-        raise argparse.ArgumentTypeError(f"{text!r} is no node in nm from 1 to 90, such as 28")
-    return value
+_node = options.real("a node in nm from 1 to 90, such as 28", lambda value: 1 <= value <= 90)
 
 
 def add_parser(verbs: options.Verbs) -> None:
