@@ -1,4 +1,4 @@
-"""Where the reference data lies, and what happens to a test when it does not; what processes of a run share."""
+"""Paths of the reference data, skips of tests without it, and what the processes of a test run share."""
 
 import gc
 import pathlib
@@ -6,7 +6,7 @@ import signal
 
 import quick_programs
 
-# Tracing makes millions of small objects that live on: looking for cycles among them took a tenth of all.
+# Tracing makes millions of long-lived small objects: looking for cycles among them took a tenth of the time.
 gc.set_threshold(100_000, 20, 50)
 
 FOLDER = quick_programs.prepare()  # before anything is imported that reads the environment
@@ -53,7 +53,7 @@ def results(networks, tmp_path_factory):
 
 
 def pytest_configure():
-    """Interrupts are heard, here and in processes that tests start, where a shell in the background ignores them."""
+    """Restores Ctrl-C, here and in processes that tests start, where a background shell has it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -75,9 +75,9 @@ _FIRST = (
 
 
 def pytest_collection_modifyitems(items):
-    """Puts a file that compiles searches at the beginning, beside one that does not: the others find its programs.
+    """Runs one file that compiles searches first, beside one that does not: later files find its programs.
 
-    Processes that met a program at the same time would all compile it. The long files follow.
+    Processes that need a program at the same time would all compile it. The other long files follow.
     """
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
 
@@ -86,8 +86,8 @@ def pytest_runtest_teardown(item, nextitem):
     """Drops the compiled programs at the end of a file where there are many.
 
     XLA maps every kernel into memory by itself: a process that compiles all that the suite does exceeds the mappings
-    that Linux allows (vm.max_map_count, 65,530) and dies of a segmentation fault in whatever compiles next. A search
-    makes 3,000, a file up to some 15,000.
+    that Linux allows (vm.max_map_count, 65,530) and dies of a segmentation fault in the next compilation. A search
+    makes 3,000 mappings, a file up to some 15,000.
     """
     if (nextitem is None or nextitem.path != item.path) and _mappings() > 25_000:
         jax.clear_caches()

@@ -1,7 +1,7 @@
 """Small co-optimisation problems with made-up Pareto tables: they need no mapper and compile fast.
 
-The numbers of a table are drawn, the costs of its sizes are the technology's: everything that evaluates a design from
-tables works on them as on real ones. Their loop nests are whole spatially only: K runs along X, C along Y.
+The numbers of a table are random, and the costs of its sizes come from the technology, so that all code that evaluates
+designs from tables works as on real ones. The loop nests have spatial loops only: K along X, C along Y.
 """
 
 import dataclasses
@@ -53,9 +53,9 @@ def _own(arrays, technology, capacity, fanout):
 def tables(
     problem: ApplicationModel, seed: int, entries: int = 4, blocked: bool = True, templates=TEMPLATES, least: int = 1
 ) -> MappingTables:
-    """Made-up Pareto tables in double precision of `least` to `entries` mappings each.
+    """Made-up Pareto tables in double precision, with `least` to `entries` mappings for each layer and template.
 
-    The second template runs everything; where `blocked`, the others lack a layer.
+    The second template runs everything; if `blocked`, each other template does not run one of the layers.
     """
     rng = np.random.default_rng(seed)
     shape = len(problem.unique_layers), len(templates), entries
@@ -133,7 +133,7 @@ def recast(made: MappingTables, dtype) -> MappingTables:
 
 
 def space_of(layers, made, *, key=0, goals=None, orders=512, ensemble=None, **parts):
-    """The space of designs in single precision; `parts` are those of a `DesignProblem` beside the networks."""
+    """The space of designs in single precision; `parts` are further arguments of `DesignProblem`."""
     parts = {"templates": TEMPLATES, "technology": TECHNOLOGY, **parts}
     problem = DesignProblem(layers, **parts).cast(jnp.float32)
     return problem.space(jax.random.key(key), made, goals, orders=orders, ensemble=ensemble)

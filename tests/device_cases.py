@@ -1,7 +1,7 @@
-"""What tests of several devices run in processes of their own: XLA takes the number of devices when it starts.
+"""Programs that tests of several devices run as processes: XLA fixes the number of devices when it starts.
 
-`eight FOLDER` has eight devices; `pair FOLDER PORT I die|resume` is one of two processes
-with a device each, which are killed after a checkpoint, or go on from it.
+`eight FOLDER` has eight devices; `pair FOLDER PORT I die|resume` is one of two processes with
+two devices each, which are killed after a checkpoint or resume from it.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import time
 
 KIND, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 COUNT = 8 if KIND == "eight" else 2
-# Programs run a few times, on next to nothing: the compiler need not try at all.
+# Programs run a few times on tiny inputs: the compiler need not optimise.
 FLAGS = f" --xla_force_host_platform_device_count={COUNT} --xla_backend_optimization_level=0"
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + FLAGS
 
@@ -84,15 +84,15 @@ def searched(devices, islands=8, *, checkpoint=None, **options):
 
 
 def collectives(text):
-    """Names of the collectives of a program, and how many there are of each."""
+    """Names of the collectives in the text of a program, with the number of each."""
     found = [name.replace("_", "-") for name in COLLECTIVE.findall(text)]
     return {name: found.count(name) for name in sorted(set(found))}
 
 
 def lowered_generations(islands):
-    """The text of the program that `searched` runs on eight devices, as it goes to the compiler.
+    """The text of the program that `searched` runs on eight devices, before compilation.
 
-    Under `jax.shard_map` that adds no collectives.
+    Under `jax.shard_map` the compiler adds no collectives.
     """
     own = problem()
     space, config = own.arrays(mj.sample_mappings(own, count=8)), settings(islands).moham
@@ -148,7 +148,7 @@ def tables_of_files():
 
 
 def mapped(devices):
-    """Objectives of mappings of four problems, and of what a descent from all of them, twice, in two batches finds."""
+    """Objectives of the mappings of four problems, and of those that a descent from two copies of each finds."""
     own = mj.DesignProblem(problem().application, ("simba", "eyeriss"), mj.Package(max_tiles=2))
     sizes = MapperConfig(population=8, generations=2, immigrants=2, descent=2, archive=8, entries=6, block=1)
     first = mj.map_layers(own, config=sizes, devices=devices)
@@ -166,7 +166,7 @@ def mapped(devices):
 
 
 def refused(*words):
-    """Exit code and words of a command."""
+    """Exit code and error output of a search command."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         try:
@@ -177,7 +177,7 @@ def refused(*words):
 
 
 def told(what):
-    """How far it is, and what it took."""
+    """Reports a finished step and the processor time so far [s]."""
     print(f"{what}: {time.process_time():.1f} s", file=sys.stderr, flush=True)
 
 

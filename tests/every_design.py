@@ -14,7 +14,7 @@ PADDED, BATCH = 32, 8192
 
 
 def orders(problem):
-    """Every topological order."""
+    """Yields every topological order of the layers."""
     layers = range(len(problem.layers))
     for order in itertools.permutations(layers):
         place = {layer: i for i, layer in enumerate(order)}
@@ -23,7 +23,7 @@ def orders(problem):
 
 
 def every_design(problem, count):
-    """All designs on at most two tiles, as one batch; a package of one chiplet is the same on either tile."""
+    """All designs on at most two tiles, as one batch; a single chiplet is on the first tile, as both are alike."""
     layers = len(problem.layers)
     unique = problem.unique_of_layer
     rows = []
@@ -51,7 +51,7 @@ def _evaluate(designs, evaluation):
 
 
 def _concatenated(call, designs):
-    """An evaluation in batches of one size."""
+    """Results of `call` over all designs, evaluated in batches of one size."""
     total = len(designs.template)
     found = []
     for first in range(0, total, BATCH):
@@ -61,17 +61,17 @@ def _concatenated(call, designs):
 
 
 def in_batches(one, designs):
-    """What `one` says of every design."""
+    """`one` of every design."""
     return _concatenated(jax.jit(jax.vmap(one)), designs)
 
 
 def objectives(designs, evaluation):
-    """Plain evaluation."""
+    """Objectives of the designs, float64."""
     return _concatenated(lambda some: _evaluate(some, evaluation), designs).astype(np.float64)
 
 
 def plain_front(values):
-    """Rows that no other dominates, one of each kind; by definition, row by row."""
+    """Distinct rows that no other row dominates, found row by row from the definition."""
     kept = []
     for row in sorted({tuple(row) for row in values.tolist()}):
         if not any(all(a <= b for a, b in zip(other, row, strict=True)) for other in kept):
@@ -80,11 +80,11 @@ def plain_front(values):
 
 
 CLOSE = 1 + 1e-6
-"""In single precision the same design may come out a rounding apart in another batch."""
+"""In single precision a design may differ by a rounding from one batch to another."""
 
 
 def archives(state):
-    """The objectives that each island has kept."""
+    """Objectives of the archive of each island."""
     kept = zip(np.asarray(state.archive.objectives, np.float64), np.asarray(state.archive.valid), strict=True)
     return [objectives[valid] for objectives, valid in kept]
 
@@ -95,10 +95,10 @@ def missed(archive, front):
 
 
 def search_for(front, context, config):
-    """What ten seeds keep who search until each has the whole front, or to the end.
+    """Searches with ten seeds (islands) until each archive has the whole front, or to the last generation.
 
     Returns:
-        The archives, and what the search tells last. No archive has a design that no enumerated one reaches.
+        The archives, which have the whole front and nothing better (asserted), and the last progress.
     """
     kept, progress = [], None
     for state, progress in Generations(jax.random.key(0), context, dataclasses.replace(config, islands=10)):  # noqa: B007

@@ -1,4 +1,4 @@
-"""A sound file for every reader but that of ONNX models, small and written out: what fuzzing damages."""
+"""Small sound files, one for every reader but that of ONNX models, which fuzzing damages."""
 
 import functools
 import json
@@ -61,7 +61,7 @@ def designs() -> dict:
 
 
 def schedule() -> dict:
-    """`schedule/1`: what users write by hand."""
+    """`schedule/1`, which users write by hand."""
     return {
         "format": "schedule/1", "application": ["m.onnx"], "templates": list(_TEMPLATES),
         "mappings": [_nest(t) for t in load_templates(_TEMPLATES)],
@@ -290,7 +290,7 @@ interface_counts: [[4, 2], [null, 4]]
 """
 
 INPUTS = {"files": [["a", 1, 2]]}
-"""What the journal says that it is of."""
+"""The inputs that the journal names."""
 
 FRONT = """design_id,latency_s,energy_J,area_mm2,n_chiplets,n_simba,latency_s_a,worst_lateness_s
 0,0.5,1e-3,2.5,2,1,0.25,-0.1
@@ -343,7 +343,7 @@ LINES = ("samples", "lines", "journal")
 
 
 def lines() -> list:
-    """Documents of three formats and what follows them, line by line."""
+    """Lines of a file: documents of three formats, each followed by its entries."""
     whole = designs()
     rows, nests = whole.pop("designs"), whole["mappings"]
     table, cases = dict(JOB_TABLE), dict(FLUID)
@@ -355,7 +355,7 @@ def lines() -> list:
 
 
 def journal() -> list:
-    """Of a table of one row."""
+    """Lines of the journal of a table of one row."""
     head = {"format": "evaluation-journal/1", "columns": ["file", "entry", "valid"], "inputs": INPUTS}
     return [head, {"rows": 0, "valid": 0, "next": [0, 0], "bytes": 17},
             {"rows": 1, "valid": 1, "next": [0, 1], "bytes": 23}]  # fmt: skip
@@ -381,7 +381,7 @@ def design_file():
 
 
 def evaluated():
-    """The designs, evaluated: rows and what stands behind them."""
+    """The designs, evaluated: their rows, and the reports."""
     return _designs_read(True)
 
 
@@ -404,7 +404,7 @@ def _checkpoint() -> bytes:
 
 
 def _arrays() -> bytes:
-    """The designs as arrays."""
+    """The designs as a file of arrays."""
     with tempfile.TemporaryDirectory() as folder:
         given, path = pathlib.Path(folder) / "designs.json", pathlib.Path(folder) / "designs.npz"
         given.write_bytes(_plain(designs()))

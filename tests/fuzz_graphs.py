@@ -54,7 +54,7 @@ _X, _W = info("x", (2, 4)), weight("w", (4, 5))
 
 @functools.cache
 def attributes_of(domain: str, op: str) -> tuple[str, ...]:
-    """Names of the attributes that an operator's rule asks for, as its source has them."""
+    """Names of the attributes that an operator's rule reads, found in its source."""
     function: Callable = CONTROL[op] if op in CONTROL and not domain else RULES[domain][op]
     module = inspect.getmodule(function)
     found = set(_ATTRIBUTE.findall(inspect.getsource(function)))
@@ -68,12 +68,12 @@ def attributes_of(domain: str, op: str) -> tuple[str, ...]:
 
 
 class Draw:
-    """Random parts of graphs; all from one generator.
+    """Random parts of graphs, all from one generator.
 
     Args:
         rng: The generator.
-        hostile: Share of values that no sound graph has.
-        integers: What hostile integers are drawn from.
+        hostile: Share of integers that no sound graph has.
+        integers: The hostile integers.
     """
 
     def __init__(self, rng: np.random.Generator, hostile: float = 0.2, integers: tuple[int, ...] = HOSTILE) -> None:
@@ -89,13 +89,13 @@ class Draw:
         return self.one(self.integers) if self.rng.random() < self.hostile else self.one(SMALL)
 
     def integers_of(self, most: int = 5) -> list[int]:
-        """A list of integers; its length is as random as they are."""
+        """A list of integers, of random length."""
         if self.rng.random() < 0.4:
             return [self.one((1, 1, 2, 3))] * int(self.rng.integers(0, most))
         return [self.integer() for _ in range(self.rng.integers(0, most))]
 
     def constant(self, name: str) -> TensorProto:
-        """A constant with values, a stripped weight, or one whose values are not those of its shape."""
+        """A stripped weight, or a constant with values."""
         kind = self.rng.random()
         if kind < 0.25:
             return weight(name, self.one(SHAPES))
@@ -109,7 +109,7 @@ class Draw:
         return const(name, self.rng.integers(0, 4, self.one(SHAPES)).astype(dtype))
 
     def attribute(self, key: str, names: list[str]):
-        """A value for an attribute: mostly of the type that its name says."""
+        """A value for an attribute, mostly of the type that its name implies."""
         kind = self.rng.random()
         if kind > 0.92:
             return self.one((1, 0, -1, 0.5, b"text", [1, 2], [0.5], [b"a"], const("t", np.arange(3)), float("nan")))
@@ -169,7 +169,7 @@ class Draw:
 
 
 def around(nodes, constants, opset: int) -> onnx.ModelProto:
-    """A model of the nodes, with a sound product beside them."""
+    """A model of the nodes, with a sound matrix product beside them."""
     beside = node("MatMul", "x w", "y", "product")
     return model(
         [*nodes, beside], [_X, *TENSORS], ["y"], [_W, *constants], opset=opset, domains=("com.microsoft",), ir=10
@@ -184,7 +184,7 @@ def single(rng: np.random.Generator, operator: tuple[str, str] | None = None) ->
 
 
 def grown(rng: np.random.Generator, path, steps: int = 12) -> bytes:
-    """A graph that grows node by node: one that the importer refuses is left out, and the last ones stay whatever."""
+    """A graph that grows node by node, without the nodes that the importer refuses, except for the last two."""
     draw, nodes, constants = Draw(rng, hostile=0.05), [], []
     names = [t.name for t in TENSORS]
     opset = int(rng.choice([11, 13, 17, 18, 23]))
@@ -203,7 +203,7 @@ def grown(rng: np.random.Generator, path, steps: int = 12) -> bytes:
 
 
 def huge(rng: np.random.Generator) -> bytes:
-    """Sizes, counts and numbers of things that no machine has room for."""
+    """A model with sizes, counts or numbers of nodes that no machine has room for."""
     kind = int(rng.integers(6))
     draw = Draw(rng, hostile=0.8, integers=HUGE)
     names = [t.name for t in TENSORS]

@@ -1,4 +1,4 @@
-"""What reads each kind of file, for `fuzzing`: a function of a path, with what the file needs beside it made once."""
+"""Functions of a path that read each kind of file, for `fuzzing`; they make the files needed beside it once."""
 
 import contextlib
 import csv
@@ -51,11 +51,11 @@ from mohamjax.workload import (
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """What reads one kind of file.
+    """The reader of one kind of file.
 
     Attributes:
-        suffix: Of its files.
-        read: Takes the path.
+        suffix: Suffix of its files.
+        read: Function of the path.
         structure: Whether the file is a tree of lists and tables that can be damaged as such.
     """
 
@@ -69,7 +69,7 @@ def _silent(line: str) -> None:
 
 
 def _beside(path: pathlib.Path, name: str, reader: str) -> pathlib.Path:
-    """A sound file beside another."""
+    """Path of a sound file beside another, written where it is missing."""
     found = path.parent / name
     if not found.exists():
         found.write_bytes(fuzz_documents.sound(reader))
@@ -118,13 +118,13 @@ def _cost_schedule(path: pathlib.Path) -> object:
 
 
 class _Unpriced:
-    """Stands for the programs of an evaluation, of which each new shape would compile one: all is read, none costed."""
+    """Stands for `DesignEvaluator`, which would compile a program for each new shape: files are read, not evaluated."""
 
     def __init__(self, *_, **__) -> None:
         pass
 
     def evaluate(self, designs, _nests, _number) -> tuple[np.ndarray, list[str]]:
-        """Objectives and complaints."""
+        """Made-up objectives, and no complaints."""
         number = len(designs)
         return np.ones((number, 3)), [""] * number
 
@@ -139,7 +139,7 @@ def _unpriced_cases(cases, _block, *, float32, devices):
 
 
 def _batch(path: pathlib.Path) -> object:
-    """All entries of a file as rows; a reason is one line."""
+    """All entries of a file as rows; asserts that each reason is one line."""
     out = path.parent / "rows.csv"
     stand_ins = {"DesignEvaluator": _Unpriced, "evaluate_table": _unpriced_table}
     with mock.patch.multiple(batch, simulate_cases=_unpriced_cases, **stand_ins):
@@ -155,7 +155,7 @@ def _batch(path: pathlib.Path) -> object:
 
 
 def _journal(path: pathlib.Path) -> object:
-    """Goes on with a table whose journal is the file."""
+    """Resumes a table whose journal is the file."""
     out = path.with_suffix("")
     out.write_text("file,entry,valid\na,0,1\n")
     out.with_name(out.name + ".journal").write_bytes(path.read_bytes())
@@ -168,7 +168,7 @@ def _journal(path: pathlib.Path) -> object:
 
 
 def _results(name: str) -> Callable[[pathlib.Path], object]:
-    """Reads a results folder of which one file is the given one, and makes a page of it."""
+    """Function that reads a results folder with the given file as `name`, and makes a page of it."""
 
     def read(path: pathlib.Path) -> object:
         folder = path.parent / "results"
@@ -193,7 +193,7 @@ def _results(name: str) -> Callable[[pathlib.Path], object]:
 
 
 def _comparisons(path: pathlib.Path) -> object:
-    """Reads a results folder of several application models, of which `robust.csv` is the given file."""
+    """Reads a results folder of several application models, with the given file as `robust.csv`."""
     folder = path.parent / "robust"
     folder.mkdir(exist_ok=True)
     (folder / "robust.csv").write_bytes(path.read_bytes())
@@ -204,7 +204,7 @@ def _comparisons(path: pathlib.Path) -> object:
 
 
 def _words(path: pathlib.Path) -> object:
-    """Runs the command line on a list of words; what would take minutes ends with its options."""
+    """Runs the command line on a list of words; verbs that would take minutes only parse them."""
     words = [str(word) for word in json.loads(path.read_bytes())]
     for name in fuzz_words.NAMED:
         _beside(path, fuzz_words.NAMED[name], name)
@@ -225,7 +225,7 @@ def _words(path: pathlib.Path) -> object:
     lines = [line for line in said.getvalue().splitlines() if line.startswith("mohamjax: ")]
     assert code in (0, 2), f"exit code {code}: {said.getvalue()[-500:]}"
     assert "Traceback" not in said.getvalue(), said.getvalue()[-500:]
-    if code == 2 and not re.search(r"^[\d,]+ rows?\b.* valid$", said.getvalue(), re.MULTILINE):  # a table says more
+    if code == 2 and not re.search(r"^[\d,]+ rows?\b.* valid$", said.getvalue(), re.MULTILINE):  # a table adds lines
         assert len(lines) == 1, said.getvalue()[-500:]
         raise InputError(lines[0], file=path)
     return out.getvalue()

@@ -24,7 +24,7 @@ NAMED = {
 """Files that words may name, by their readers."""
 
 LONG = ("search", "schedule", "codesign", "map", "bench", "warm", "convert")
-"""Verbs that take minutes where all their words are good, but for some of their kinds."""
+"""Verbs that, in most of their forms, take minutes where all their words are valid."""
 
 _FILES = [
     *NAMED.values(),

@@ -1,4 +1,4 @@
-"""Fuzzing of every reader: how inputs are made, and what may come of them.
+"""Fuzzing of every reader: how inputs are made, and which outcomes are allowed.
 
 An input is a case: the name of a reader, how it was made, and bytes. A reader may return, or raise one `InputError` of
 one line that names the file, within `SECONDS` and `MEGABYTES`; everything else is a failure. All is drawn from a seed.
@@ -59,7 +59,7 @@ _VALUES = [
     10**40, "", "x", "simba", "0", "1e3", "a" * 3000, "\x00", "\n", "../..", "é", [], {}, [[]], [1, 2], [None], ["x"],
     {"a": 1}, {"": None}, [[1, 2], [3, 4]], [0] * 1000,
 ]  # fmt: skip
-"""What may stand where something else should."""
+"""Values that replace those of a document."""
 
 
 def _places(tree, path=()):
@@ -196,7 +196,7 @@ def cases(seed: int, folder: pathlib.Path) -> Iterator[Case]:
 
 
 class TooLong(BaseException):
-    """The time is over. No `Exception`: nothing that a reader catches."""
+    """The time is over. It is no `Exception`, so that no reader catches it."""
 
 
 def _stop(*_) -> None:
@@ -204,7 +204,7 @@ def _stop(*_) -> None:
 
 
 def _peak() -> int:
-    """Megabytes of this process at their highest since `_forget`, where the system tells."""
+    """Peak memory of this process since `_forget` [MB]; 0 where the system does not tell."""
     try:
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) >> 10
@@ -221,7 +221,7 @@ def _forget() -> None:
 
 
 def _foreign_words(error: InputError) -> str:
-    """What Python or NumPy say, where the error repeats it: words of ours are raised by a `raise` of ours."""
+    """Message of Python or NumPy that the error repeats, or empty; messages raised in the package do not count."""
     cause = error.__cause__ or error.__context__
     kinds = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, MemoryError)
     ours = (InputError, MisfitError, json.JSONDecodeError, yaml.YAMLError, DecodeError, UnicodeError)
@@ -236,7 +236,7 @@ def _foreign_words(error: InputError) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a case: `result`, `refused`, or what is wrong."""
+    """Outcome of a case: `result`, `refused`, or what is wrong."""
 
     kind: str
     text: str = ""
@@ -244,18 +244,18 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether it may be so."""
+        """Whether the outcome is allowed."""
         return self.kind in ("result", "refused")
 
 
 def attempt(given: Case, folder: pathlib.Path, seconds: float = SECONDS) -> Outcome:
-    """Reads a case, under a time limit, and judges what comes of it.
+    """Reads a case under a time limit and judges the outcome.
 
     Args:
         given: The case.
         folder: An empty folder, or one that this function used before.
-        seconds: The limit, of processor time: others may share the machine. Waiting has ten times that. Only what runs
-            in Python, in the main thread, can be stopped.
+        seconds: Limit of processor time, since others may share the machine; by the clock it is ten times that. Only
+            Python code in the main thread can be stopped.
     """
     for name, model in fuzz_documents.BEHIND.items():
         if not (folder / name).exists():

@@ -1,7 +1,7 @@
 """Stops commands at random moments, resumes them, and compares their files with an undisturbed run's.
 
-Ways: `kill` is kill -9; `ctrl-c` an interrupt, `ctrl-c twice` a second one within half a second; `full disk` lets no
-file grow beyond a number of bytes, drawn up to those of the largest file.
+Ways: `kill` is kill -9; `ctrl-c` is an interrupt, `ctrl-c twice` adds a second one within half a second; `full disk`
+lets no file grow beyond a random number of bytes below the size of the largest file.
 """
 
 import csv
@@ -28,10 +28,10 @@ class Verb:
     """A command that can be stopped and resumed.
 
     Attributes:
-        words: of the command line, after which arguments follow.
-        began: what it says when there is something that a checkpoint can hold.
-        ended: what it says when nothing more is searched.
-        phases: what it says, the latest first.
+        words: name of the verb, and options that follow the arguments.
+        began: output that appears once there is something that a checkpoint can hold.
+        ended: output that appears once nothing more is searched.
+        phases: output that marks each phase, the latest first.
     """
 
     words: tuple[str, ...]
@@ -70,7 +70,7 @@ def checkpoint(folder: pathlib.Path) -> tuple[dict[str, np.ndarray], dict]:
     with np.load(folder / "checkpoint.npz") as data:
         arrays = {name: data[name] for name in data.files}
     meta = json.loads(arrays.pop("meta").tobytes())
-    arrays.pop("digest")  # of all, the seconds too
+    arrays.pop("digest")  # it covers the seconds too
     meta.pop("seconds", None)
     for row in meta.get("history", ()):
         row.pop("seconds")
@@ -107,9 +107,9 @@ class Command:
     """A command that is stopped and resumed.
 
     Attributes:
-        arguments: of the verb.
+        arguments: arguments of the verb.
         cache: folder of compiled programs and mapping tables.
-        verb: what is run.
+        verb: the verb that is run.
     """
 
     arguments: tuple[str, ...]
@@ -117,16 +117,16 @@ class Command:
     verb: Verb = SEARCH
 
     def words(self, out: pathlib.Path) -> list[str]:
-        """What stands after `mohamjax` on the command line."""
+        """The words after `mohamjax` on the command line."""
         first, *rest = self.verb.words
         return [first, *self.arguments, *rest, "--out", str(out)]
 
     def resumed(self) -> "Command":
-        """The same, going on from the checkpoint of its folder."""
+        """The same command, resuming from the checkpoint of its folder."""
         return dataclasses.replace(self, arguments=(*self.arguments, "--resume"))
 
     def start(self, out: pathlib.Path, most_bytes: int | None = None) -> subprocess.Popen:
-        """Starts it; with `most_bytes` no file that it writes can be larger, as on a full disk."""
+        """Starts the command; with `most_bytes` no file that it writes can be larger, as on a full disk."""
 
         command = [sys.executable, "-m", "mohamjax", *self.words(out)]
         environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache)}
@@ -138,7 +138,7 @@ class Command:
         return process
 
     def undisturbed(self, out: pathlib.Path) -> tuple[float, float, float]:
-        """Runs it to its end; when it began to search, when it had, when it ended, in seconds from its start."""
+        """Runs it to its end; returns when the search began and ended and the run ended, in seconds from its start."""
         started = time.perf_counter()
         marks = {self.verb.began: 0.0, self.verb.ended: 0.0}
         said = []
@@ -154,12 +154,12 @@ class Command:
         return marks[self.verb.began], marks[self.verb.ended], time.perf_counter() - started
 
     def phase(self, said: str) -> str:
-        """What a stopped run was at, from what it had said."""
+        """Phase of a stopped run, from its output."""
         return next((mark for mark in self.verb.phases if mark in said), "starting")
 
 
 def stopped(process: subprocess.Popen, way: str, moment: float, second: float) -> str:
-    """What a run said that was stopped after some seconds, if it had not ended; `second` later a second time."""
+    """Output of a run that is stopped after `moment` seconds unless it has ended; `second` later a second time."""
     assert process.stderr is not None
     for after, number in ((moment, 1), (second, 2)):
         try:
@@ -175,9 +175,9 @@ def stopped(process: subprocess.Popen, way: str, moment: float, second: float) -
 
 
 def killed_after(process: subprocess.Popen, mark: str, delay: float) -> str:
-    """What a run said that was killed some time after it had said a mark, if it had not ended.
+    """Output of a run that is killed `delay` seconds after it has printed a mark, unless it has ended.
 
-    Unlike moments by the clock it does not matter how busy the machine is.
+    Unlike a moment by the clock, this does not depend on how busy the machine is.
     """
     assert process.stderr is not None
     said = ""
@@ -191,7 +191,7 @@ def killed_after(process: subprocess.Popen, mark: str, delay: float) -> str:
 
 
 def untrue(said: str, code: int, way: str, out: pathlib.Path) -> list[str]:
-    """What a stopped run should not have left, or not have said."""
+    """What is wrong with the files and the output of a stopped run."""
     kept, written = (out / "checkpoint.npz").exists(), (out / "front.csv").exists()
     claimed = any(line in said.replace("no results are", "") for line in ("results in", "results are written"))
     expected = {"kill": (0, -signal.SIGKILL), "full disk": (0, 2)}.get(
@@ -224,10 +224,10 @@ class Stop:
     """A run that was stopped and resumed.
 
     Attributes:
-        moment: [s]; bytes of a full disk.
-        phase: what it was at.
+        moment: when it was stopped [s]; for a full disk, the largest size of a file [bytes].
+        phase: phase in which it was stopped.
         left: generation of its checkpoint; empty for none.
-        wrong: what was wrong, and the names of the files that came out otherwise.
+        wrong: what was wrong, and the names of the files that differ.
     """
 
     moment: float
@@ -259,7 +259,7 @@ def stop_and_resume(
 def kill_and_resume(
     command: Command, out: pathlib.Path, moments: random.Random, longest: float, whole: pathlib.Path
 ) -> Stop:
-    """Kills a command up to `longest` seconds after one of its phases began, the last excepted; then as above."""
+    """As `stop_and_resume`, but kills up to `longest` seconds after one of the phases, except the last, began."""
     process = command.start(out)
     moment = moments.uniform(0, longest)
     said = killed_after(process, moments.choice(command.verb.phases[1:]), moment)
@@ -272,7 +272,7 @@ def resumed(
     """Resumes a command that was stopped, and compares with the folder of a whole run."""
     wrong = untrue(said, code, way, out)
     left = progress(out)
-    # Without a folder it was stopped before it began, and there is nothing to go on with.
+    # Without a folder the command was stopped before it began, and there is nothing to resume.
     again = (command.resumed() if out.exists() else command).start(out)
     _, complaint = again.communicate()
     wrong += differences(whole, out) if again.returncode == 0 else [complaint.splitlines()[-1]]

@@ -24,7 +24,7 @@ from mohamjax.workload import DIMS, WorkloadShape
 PRIMES = 24
 
 quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-"""Tests run each program a few times: what counts is how fast it compiles."""
+"""Tests run each program only a few times, so that the time to compile it counts."""
 LEVELS = 6
 
 ANY = dict.fromkeys(DIMS)
@@ -48,7 +48,7 @@ ARRAYS = template_arrays(TEMPLATES, TECHNOLOGY, levels=LEVELS)
 
 
 def space(template, shape, layer_type="conv"):
-    """The map space of a layer on TEMPLATES[template]; every one has the same padding."""
+    """The map space of a layer on TEMPLATES[template]; all spaces have the same padding."""
     limits = constraints(TEMPLATES[template], layer_type, shape, LEVELS)
     machine = jax.tree.map(lambda leaf: np.asarray(leaf[template]), ARRAYS.machine)
     return jax.tree.map(jnp.asarray, map_space(shape, limits, machine, PRIMES))

@@ -1,8 +1,8 @@
 """An independent check of a designs/1 document, in plain Python: it shares no code with the package it checks.
 
-Order and dependencies, chiplets that hold their mappings, no overlap on a chiplet, shared bandwidth never exceeded,
-times as the plain fluid model has them, energies and objectives that add up and keep their bounds, places and hops as
-DESIGN section 5 says.
+It checks order and dependencies, that chiplets hold their mappings, that no layers overlap on a chiplet, that shared
+bandwidth is never exceeded, that times are those of the plain fluid model, that energies and objectives add up and
+respect their bounds, and that places and hops follow DESIGN section 5.
 """
 
 import itertools
@@ -29,7 +29,7 @@ def interfaces(chiplets: int, placement: str, counts) -> list[tuple[int, int]]:
 
 
 def place(chip: int, chiplets: int, package) -> tuple[int, int]:
-    """Interface and hops of a chiplet."""
+    """Interface index and number of hops of a chiplet."""
     columns = math.ceil(math.sqrt(chiplets))
     x, y = chip % columns, chip // columns
     best = None
@@ -63,10 +63,10 @@ def tile_words(ext, layer) -> tuple[int, int, int]:
 
 
 def overfull(jobs, bandwidth: float) -> bool:
-    """Whether more bytes begin and end within some stretch of time than fit through.
+    """Whether more bytes are transferred within some interval of time than the bandwidth allows.
 
     Args:
-        jobs: (start, end, bytes) of what passes, in ns and bytes.
+        jobs: (start, end, bytes) of every transfer, in ns and bytes.
         bandwidth: bytes per ns.
     """
     for first in {start for start, _, _ in jobs}:
@@ -83,7 +83,7 @@ def close(a: float, b: float, relative: float = 1e-6) -> bool:
 
 
 def problems(document, design, fixed=()) -> list[str]:
-    """Everything that is wrong with one design; chiplets on the tiles of a fixed package may stand idle."""
+    """Everything that is wrong with one design; chiplets on the tiles in `fixed` may be idle."""
     found = []
     layers, package = document["layers"], document["package"]
     templates = {t["name"]: t for t in document["templates"]}
@@ -108,7 +108,7 @@ def problems(document, design, fixed=()) -> list[str]:
             found.append(f"layer {i} has a mapping of another template")
         levels = nest["levels"]
         total = extents(levels, len(levels))
-        # All of its bounds, or the larger ones that the nest says it covers.
+        # The factors cover all of the layer's bounds, or the larger bounds that the nest states.
         wanted = {d: layers[i]["bounds"].get(d, 1) for d in WORDS}
         padded = {d: bound for d, bound in nest.get("padded", {}).items() if bound > wanted[d]}
         if any(total[d] != bound for d, bound in (wanted | padded).items()):
@@ -171,7 +171,7 @@ def problems(document, design, fixed=()) -> list[str]:
             found.append(
                 f"layer {i} runs {job['start_s']} to {job['end_s']}, not {plain.start[i]} to {plain.end[i]} ns"
             )
-    # On the times as they are written, whatever they come from.
+    # Checked on the times as written, independently of the simulation.
     for r, limit in enumerate(bandwidth):
         passing = [
             (job["start_s"] * 1e9, job["end_s"] * 1e9, job["offchip_bytes"])

@@ -46,7 +46,7 @@ def survivors(f, n):
 
 
 def archive(batches, capacity):
-    """Row numbers (over all batches) held after each batch enters, thinned one by one."""
+    """Row numbers (over all batches) held after all batches, thinned one by one, and how many rows were thinned."""
     rows = clean(np.concatenate(batches))
     held, start, thinned = [], 0, 0
     for batch in batches:
@@ -66,7 +66,7 @@ def _equals_any(rows, i, others):
 
 
 def volume(front, reference):
-    """Sum over the cells of the grid that the coordinates span."""
+    """Hypervolume: the sum of the dominated cells of the grid that the coordinates span."""
     rows = [row for row in clean(front) if (row < reference).all()]
     if not rows:
         return 0.0

@@ -1,6 +1,6 @@
-"""The fluid model written to be read: a plain event simulation, exact with fractions, slow on purpose.
+"""The fluid model in its most readable form: a plain event simulation, exact with fractions, slow on purpose.
 
-It shares no idea with `mohamjax.schedule.fluid` beyond the rule: it keeps all jobs in one list, looks at everything
+It shares nothing with `mohamjax.schedule.fluid` but the rule: it keeps all jobs in one list, looks at everything
 after every event, and ends all jobs that end together at once.
 """
 
@@ -65,7 +65,7 @@ def simulate(
                 for r in range(len(bandwidth))
             ]
             use.append((now, now + step, through))
-        # decide who ends before anything moves, so that floats do too
+        # Decide which jobs end before anything moves, so that this works with floats too.
         over = [j for j in moving if remaining[j] == 0 or remaining[j] / rate[j] == step]
         for j in moving:
             if step:

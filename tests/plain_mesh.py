@@ -1,6 +1,6 @@
-"""Mesh contention written to be read: every link of the mesh is a resource, and time goes from event to event.
+"""Mesh contention in its most readable form: every link of the mesh is a resource, simulated event by event.
 
-NumPy in double precision; it shares nothing with the package but the rule, and knows nothing of which links can bind.
+NumPy in double precision. It shares only the rule with the package and does not leave out links that cannot bind.
 """
 
 import math
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def links(chip: int, chiplets: int, interface: tuple[int, int]) -> list[frozenset]:
-    """Links that data pass between an interface beside the mesh and a chiplet: along the row first."""
+    """Links that data cross between an interface beside the mesh and a chiplet, along the row first."""
     columns = math.ceil(math.sqrt(chiplets))
     goal = chip % columns, chip // columns
     here = (0 if interface[0] < 0 else columns - 1, interface[1])  # the interface's own router
@@ -24,15 +24,15 @@ def links(chip: int, chiplets: int, interface: tuple[int, int]) -> list[frozense
 
 
 def ends(duration, traffic, predecessors, chip_of, order, uses, bandwidth) -> np.ndarray:
-    """End of every job.
+    """End of every job, `[J]`.
 
     Args:
         duration: `[J]`.
         traffic: `[J]` bytes.
-        predecessors: per job.
+        predecessors: list of job numbers for each job.
         chip_of: `[J]`.
-        order: all jobs by priority.
-        uses: `[A, R]` bool, which chiplet's traffic passes which resource.
+        order: all jobs, highest priority first.
+        uses: `[A, R]` bool, whether traffic of a chiplet crosses a resource.
         bandwidth: `[R]`.
     """
     duration, traffic = np.asarray(duration, np.float64), np.asarray(traffic, np.float64)

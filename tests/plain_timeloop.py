@@ -1,7 +1,7 @@
-"""Timeloop's counting rules in plain Python, one mapping at a time, written to be read beside `semantics.md`.
+"""Timeloop's counting rules in plain Python, one mapping at a time, to be read beside `semantics.md`.
 
-Nothing is vectorised and nothing is rearranged: loops are walked, children are listed, tiles are boxes, shifts are
-vectors. Sections are those of the reference data's `semantics.md`.
+Nothing is vectorised or rearranged: loops are walked, children are listed, tiles are boxes, shifts are vectors.
+Section numbers refer to `semantics.md` of the reference data.
 """
 
 import collections
@@ -12,7 +12,7 @@ SPACES = ("W", "I", "O")
 
 
 class Nest:
-    """A layer and a mapping, from the arrays of `mohamjax`, as plain loops."""
+    """A layer and a mapping as plain loops, made from the arrays of `mohamjax`."""
 
     def __init__(self, layer, mapping, levels):
         self.stride = [int(x) for x in layer.stride]
@@ -39,7 +39,7 @@ class Nest:
         return [[("G", 1)], [("N", 1)], [("C", 1)], first, second]
 
     def box(self, space, extent):
-        """Lengths of the tile along each axis for these extents of the dimensions."""
+        """Lengths of the tile along each axis, given the extents of the dimensions."""
         return [1 + sum(c * (extent[d] - 1) for d, c in axis) for axis in self.axes(space)]
 
     def shift(self, space, dim, distance):
@@ -48,7 +48,7 @@ class Nest:
 
 
 def extents(nest):
-    """Per level the extents of a child's tile, of the children's union and of the level's own tile."""
+    """For each level, the extents of a child's tile, of the union of the children and of the level's own tile."""
     inside = dict.fromkeys(DIMS, 1)
     child, union, own = [], [], []
     for i in range(nest.levels):
@@ -64,9 +64,9 @@ def extents(nest):
 
 
 def steps(nest, space, level, child, union):
-    """Section 3: steps of the temporal loops at `level` and outside, innermost first: (bound, count, words, motion).
+    """Section 3: steps of the temporal loops at `level` and outside it, innermost first: (bound, count, words, motion).
 
-    A MAC, child of level 0, takes its word in every step, whatever the step moves.
+    A MAC, the child of level 0, takes its word in every step, even if the step moves nothing.
     """
     box = nest.box(space, child[level])
     full = math.prod(box)
@@ -88,7 +88,7 @@ def steps(nest, space, level, child, union):
 
 
 def children(nest, space, level, child):
-    """Section 4: offset of every child, in the order of their numbers, and the children along X."""
+    """Section 4: offset of every child, in the order of their numbers, and the number of children along X."""
     listed = [(0, ())]
     for axis in range(2):
         for d, n in nest.spatial[level][axis]:
@@ -114,7 +114,7 @@ def hops(members, columns, rows):
 
 
 def traffic(nest, space, level, child, union, fanout, links):
-    """Sections 3, 4 and 6: what a level sends of one data space.
+    """Sections 3, 4 and 6: what a level sends of one data space to its children.
 
     Returns:
         (words delivered to a child, {(members, groups): words that enter the network}, hops, link transfers).
@@ -123,7 +123,7 @@ def traffic(nest, space, level, child, union, fanout, links):
     columns, rows = max(int(fanout[0]), width), max(int(fanout[1]), len(offsets) // width)
 
     def serve(served):
-        """Groups of the children in `served` and the hops of a word for each group."""
+        """Groups of the children in `served`, and the hops of a word to all groups."""
         groups = collections.defaultdict(list)
         for q in served:
             groups[offsets[q]].append(q)
@@ -145,7 +145,7 @@ def traffic(nest, space, level, child, union, fanout, links):
     delivered = full + sum(count * words for _, count, words, _ in moves)
     send(full, all_sizes, all_hops)
     for k, (n, count, words, motion) in enumerate(moves):
-        # How many of these steps follow a step that brought words of the same shape.
+        # The number of these steps that follow a step which brought words of the same shape.
         if k == 0:
             alike = (n - 1) * ((words == full) + sum(c for _, c, w, _ in moves[1:] if w == words))
         else:
@@ -177,7 +177,7 @@ def half_up(x):
 
 
 def count(layer, mapping, machine, *, links=False, first_fills=False):
-    """Sections 1 and 3 to 10 for a machine of `mohamjax` (NumPy arrays): a dict of lists over levels and spaces."""
+    """Sections 1 and 3 to 10 for a `mohamjax` machine (NumPy arrays): a dict of lists over levels and spaces."""
     levels = int(sum(machine.level_mask))
     nest = Nest(layer, mapping, levels)
     child, union, own = extents(nest)
@@ -270,7 +270,7 @@ def count(layer, mapping, machine, *, links=False, first_fills=False):
 
 
 def verdict(counts, machine):
-    """Section 2: the first reason against a mapping, named as in `REASONS`, and its level; ("valid", -1) if none."""
+    """Section 2: the first reason to reject a mapping, named as in `REASONS`, and its level; ("valid", -1) if none."""
     x, y = counts["mac_expansion"]
     if x * y > machine.mac_instances:
         return "mac_instances", -1

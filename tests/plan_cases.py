@@ -1,7 +1,7 @@
-"""Small problems for plans, with made-up Pareto sets: nothing is evaluated, so no mapper and no technology is needed.
+"""Small problems for plans, with made-up Pareto sets: nothing is evaluated, so no mapper or technology is needed.
 
-Numbers of sets are drawn so that what plans do with them shows: ties of scores, more values than thresholds in one
-component, components in which nothing differs, and rubbish where no mapping is.
+The values in the sets are drawn to reach the special cases of plans: tied scores, more values than thresholds in one
+component, components that never differ, and garbage in unused entries.
 """
 
 import dataclasses
@@ -18,16 +18,16 @@ from mohamjax.problem.resolved import CLOSED
 from mohamjax.search.plan_operators import completed, sample_plan
 from mohamjax.search.plans import Plan, decode
 
-ENTRIES = 40  # two words, the second not full
+ENTRIES = 40  # two words, the second one not full
 LEVELS = 3
-BATCH = 16  # plans at once, everywhere: programs are compiled once
+BATCH = 16  # plans at once in all tests, so that programs are compiled once
 
 
 def sets(seed: int, count: np.ndarray, entries: int = ENTRIES) -> tuple[MappingTables, np.ndarray]:
-    """Made-up tables `[U, T, entries]` with `count` mappings, and the duration of each.
+    """Made-up tables `[U, T, entries]` with `count` mappings, and the duration of each mapping.
 
-    In the second capacity all differ; the first takes few values, as the fanouts of the second level do. Rubbish stands
-    where no mapping is.
+    The second capacity differs between all mappings; the first takes few values, like the fanouts of the second level.
+    Unused entries hold garbage.
     """
     rng = np.random.default_rng(seed)
     shape = (*count.shape, entries)
@@ -35,7 +35,7 @@ def sets(seed: int, count: np.ndarray, entries: int = ENTRIES) -> tuple[MappingT
     capacity[..., 0] = 8 * rng.integers(1, 12, shape)
     capacity[..., 1] = rng.permutation(16 * np.arange(1, capacity[..., 1].size + 1)).reshape(shape)
     fanout[..., 1, :] = rng.integers(1, 9, (*shape, 2))
-    # Powers of two with many repetitions: scores tie.
+    # Powers of two with many repetitions, so that scores tie.
     duration = 2.0 ** rng.integers(6, 14, shape)
     objectives = np.stack([duration, 2.0 ** rng.integers(20, 28, shape), rng.integers(1, 30, shape)], axis=-1)
     exists = np.arange(entries) < count[..., None]
@@ -51,7 +51,7 @@ def sets(seed: int, count: np.ndarray, entries: int = ENTRIES) -> tuple[MappingT
 
 @dataclasses.dataclass
 class Case:
-    """A problem: what operators read, the tables, and plain NumPy copies of what was drawn."""
+    """A problem: the inputs of the operators, the tables, and plain NumPy copies of what was drawn."""
 
     genetics: object
     plans: object
@@ -59,13 +59,13 @@ class Case:
     duration: np.ndarray
 
     def values(self, t: int) -> np.ndarray:
-        """`[U, M, columns]`, every capacity and fanout of a template's mappings."""
+        """`[U, M, columns]`, every capacity and fanout of the mappings of template `t`."""
         shape = self.tables.capacity.shape[:3]
         both = np.concatenate([self.tables.capacity, self.tables.fanout.reshape(*shape, -1)], axis=-1)
         return both[:, t]
 
     def score(self, u: int, t: int, w: int) -> np.ndarray:
-        """`[M]`, inf where no mapping is."""
+        """`[M]`, the score of each mapping under weight `w`; inf in unused entries."""
         n = self.tables.count[u, t]
         with np.errstate(divide="ignore"):
             time, energy = np.log(self.duration[u, t, :n]), np.log(self.tables.objectives[u, t, :n, 1])
@@ -76,14 +76,14 @@ class Case:
 
 @functools.lru_cache(maxsize=64)
 def case(seed: int, layers: int = 13, chips: int = S, blocked: bool = True, demands: str = "") -> Case:
-    """A random problem of fixed padded shape; template 1 runs everything.
+    """A random problem of a fixed padded shape, in which template 1 runs everything.
 
     Args:
-        seed: of all that is drawn.
-        layers: that exist, of L.
-        chips: most chiplets.
-        blocked: the other templates lack a unique layer each.
-        demands: letters for what a user demands: f a fixed chiplet of template 1, c a closed tile, p layers pinned to
+        seed: seed of all draws.
+        layers: number of layers that exist, of L.
+        chips: maximum number of chiplets.
+        blocked: whether each other template cannot run one unique layer.
+        demands: letters for the requirements: f a fixed chiplet of template 1, c a closed tile, p layers pinned to
             the fixed chiplet, h homogeneous packages.
     """
     g = genetics(seed, layers, blocked=blocked, max_chiplets=chips)
@@ -128,7 +128,7 @@ def _random_plans(key, g, tables):
 
 
 def random_plans(seed: int, c: Case) -> Plan:
-    """Completed plans `[BATCH, ...]`: half as the search samples them, half of any genes."""
+    """Completed plans `[BATCH, ...]`: half sampled as in the search, half with arbitrary genes."""
     return _random_plans(jax.random.key(seed), c.genetics, c.plans)
 
 
@@ -137,13 +137,13 @@ decode_all = jax.jit(decode)
 
 
 def each(tree):
-    """The individuals of a batch, NumPy leaves."""
+    """The individuals of a batch, with NumPy leaves."""
     host = jax.device_get(tree)
     return [jax.tree.map(lambda leaf, i=i: leaf[i], host) for i in range(len(jax.tree.leaves(host)[0]))]
 
 
 def broken(design, g) -> list[str]:
-    """Every broken invariant of DESIGN section 7 and every demand that a design does not keep, by plain Python."""
+    """Every invariant of DESIGN section 7 and every requirement that a design breaks, in plain Python."""
     on_tile, pin, template = (np.asarray(x) for x in (g.on_tile, g.pin, design.template))
     idle = {f"chiplet {s} stands empty" for s in np.flatnonzero(on_tile >= 0)}
     found = [p for p in problems(design, g) if p not in idle]

@@ -1,10 +1,10 @@
-"""Programs of a test run: compiled with little effort, and by one process for all.
+"""Compiler settings of a test run: programs are compiled with little effort, and shared by all processes.
 
-What a run of the tests costs is compiling: a test runs its programs a few times, on small arrays. With little of LLVM's
-optimisation, and without the fusion emitters that go through MLIR, XLA compiles the programs of a search in a third of
-the time. (With none of LLVM's it takes a sixth, but searches of many generations then run longer than that saves.)
-Programs are not cut into parts for several threads, as every core has a process of tests: that takes a fifth less and
-maps less memory. To run the tests by the programs that users have, set XLA_FLAGS, be it to nothing.
+Most of the cost of a test run is compilation, as a test runs its programs only a few times on small arrays. With a low
+LLVM optimisation level and without the fusion emitters that go through MLIR, XLA compiles the programs of a search in a
+third of the time. (Level 0 takes a sixth, but then searches of many generations lose more time than that saves.)
+Programs are not split for parallel code generation, as every core already runs a test process: that takes a fifth less
+time and maps less memory. To run the tests with the programs that users have, set XLA_FLAGS, for example to nothing.
 """
 
 import os
@@ -18,11 +18,11 @@ _FLAGS = (
 
 
 def prepare() -> tempfile.TemporaryDirectory | None:
-    """Sets the environment of this process and of those that it starts, before XLA reads it.
+    """Sets the environment of this process and of the processes that it starts, before XLA reads it.
 
     Returns:
-        The folder in which all keep what they have compiled and mapped, to be removed at the end; None where the
-        process that started this one has made it. A folder for programs in JAX_COMPILATION_CACHE_DIR is used instead.
+        The folder in which all processes keep what they have compiled and mapped, to be removed at the end; None in a
+        worker, whose parent has made it. If JAX_COMPILATION_CACHE_DIR is set, compiled programs go there instead.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         return None
@@ -30,14 +30,14 @@ def prepare() -> tempfile.TemporaryDirectory | None:
         os.environ["XLA_FLAGS"] = _FLAGS
     folder = tempfile.TemporaryDirectory()
     os.environ["XDG_CACHE_HOME"] = folder.name
-    # As the command line keeps programs; those of the processes that tests start, too.
+    # Programs are cached as on the command line, also those of the processes that tests start.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(folder.name, "mohamjax", "compiled"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     return folder
 
 
 def _known(flags: str) -> bool:
-    """Whether the installed XLA has such flags: it ends a process that names one which it has not."""
+    """Whether the installed XLA knows these flags: it aborts a process that sets a flag which it does not know."""
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", "import jax; jax.devices()"]
     return subprocess.run(command, env=environment, capture_output=True).returncode == 0

@@ -1,4 +1,4 @@
-"""Random layers, mappings and machines, also such as no accelerator would have."""
+"""Random layers, mappings and machines, including some that no real accelerator would have."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def stack(trees):
 
 
 def random_layer_and_mapping(rng, levels=LEVELS, loops=9, dims=8):
-    """A mapping whose factors multiply to the layer's bounds, at most `CHILDREN` children per level.
+    """A layer and a mapping whose factors multiply to the layer's bounds, with at most `CHILDREN` children per level.
 
     Dimensions may run along both X and Y of a level, every order is a random permutation, every data space may bypass
     any level but the outermost.
@@ -28,7 +28,7 @@ def random_layer_and_mapping(rng, levels=LEVELS, loops=9, dims=8):
     for _ in range(rng.integers(0, loops + 1)):
         d, level, slot = rng.integers(8 - dims, 8), rng.integers(levels), rng.integers(4)
         factor = int(rng.choice(_FACTORS))
-        # Windows slide only where filter and output loops meet, so draw those more often.
+        # Windows slide only where filter and output loops meet, so those dimensions are drawn more often.
         d = int(rng.choice([4, 6, 5, 7])) if rng.random() < 0.5 else d
         if slot < 2:
             temporal[level, d] *= factor
@@ -88,7 +88,7 @@ def pad(mapping, machine, levels):
 
 
 def random_machine(rng, mapping, dtype=np.float64):
-    """A machine on which the mapping may or may not fit: limits are drawn about what it needs."""
+    """A machine on which the mapping may or may not fit: limits are drawn close to what it needs."""
     levels = mapping.temporal.shape[0]
     used = np.prod(mapping.spatial, axis=2)
     fanout = np.maximum(used + rng.integers(-1, 4, used.shape), 1).T.astype(dtype)

@@ -1,4 +1,4 @@
-"""Made-up results for reports, around three real designs, and one all of whose names are markup."""
+"""Made-up results for reports, built around three real designs, and one whose names are all markup."""
 
 import base64
 import dataclasses
@@ -17,7 +17,7 @@ HOSTILE = '</script><script>window.owned = 1</script><img src="http://a.b/c" one
 
 
 def rows_of(evaluated, count):
-    """A made-up front of many designs around those of the toy."""
+    """Rows of a made-up front of `count` designs near those of the toy."""
     rng = np.random.default_rng(count)
     values = np.asarray(evaluated.objectives)[np.arange(count) % len(evaluated)] * np.exp(
         rng.uniform(-1, 1, (count, 3))
@@ -35,20 +35,20 @@ def rows_of(evaluated, count):
 
 
 def made_up(evaluated, count, name="made up", **others):
-    """A front of `count` designs, each of which can be shown whole as one of the toy's."""
+    """A front of `count` designs, each shown in full as one of the toy designs."""
     place = {str(i): i % len(evaluated) for i in range(count)}
     front = rows_of(evaluated, count)
     return Result(name, f"{name}, seed 0", "search", front, HISTORY, CONFIG, (), None, evaluated, place, **others)
 
 
 def unpacked(text):
-    """The data inside a page."""
+    """The data embedded in a page."""
     found = re.search(r'<script id="data" type="text/plain">([A-Za-z0-9+/=]*)</script>', text)
     return json.loads(gzip.decompress(base64.b64decode(found[1])))
 
 
 def hostile(evaluated, count=5):
-    """A result all of whose texts are markup."""
+    """A result whose texts are all markup."""
     application = evaluated.application
     networks = [
         dataclasses.replace(

@@ -54,7 +54,7 @@ def objectives(rows):
 
 
 def rewritten(path, change):
-    """The checkpoint, changed by somebody who knows the digest."""
+    """Changes the checkpoint as somebody would who knows how to compute the digest."""
     saved = checkpoints.read_checkpoint(path)
     arrays, meta = {name: np.array(leaf) for name, leaf in saved.arrays.items()}, dict(saved.meta)
     change(arrays, meta)

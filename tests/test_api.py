@@ -103,7 +103,7 @@ EXAMPLES = [
 
 
 def documented(name):
-    """The public thing of a name, as `emo.NSGA2`."""
+    """The public object of a name such as `emo.NSGA2`."""
     thing = mj
     for part in name.split("."):
         thing = getattr(thing, part)
@@ -159,7 +159,7 @@ def test_helpers_have_examples_that_run(function):
 
 
 def run(code):
-    """The output of a program in a process of its own."""
+    """The words that a program prints in a process of its own."""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -225,7 +225,7 @@ def test_what_one_prints_fits_on_a_screen(problem, tables, space, designs, resul
     assert repr(take(designs, 0)).endswith(
         f"template=[{', '.join(f'{t:2d}' for t in np.asarray(designs.template[0]))}])"
     )
-    # Of what is traced or given up, dtype and shape.
+    # Traced and deleted arrays are shown by dtype and shape.
     traced = []
     jax.jit(lambda own: traced.append(repr(own)) or own.template)(designs[0])
     assert traced == ["Design(order=int32[32], assignment=int32[32], mapping=int32[32], template=int32[16])"]
@@ -271,7 +271,7 @@ def test_problem_refuses_what_does_not_fit(tables):
 )
 def test_templates_of_nonsense_are_refused(problem, part, changes, told):
     good = problem.templates[0]
-    if part != "template":  # levels and MACs are checked where they are made
+    if part != "template":  # levels and MACs are checked when they are made
         made = good.mac if part == "mac" else next(level for level in good.levels if level.kind == "sram")
         with pytest.raises(InputError, match=told):
             dataclasses.replace(made, **changes)
@@ -321,7 +321,7 @@ def test_template_arrays_are_built_once(problem, monkeypatch):
 
 @pytest.mark.parametrize("predecessor", [7, 1, 2, -1, 0.0, "stem", True])
 def test_a_layer_waits_for_earlier_layers_of_its_network(predecessor):
-    """Neither for one that is not there, nor for itself or a later one."""
+    """It cannot wait for itself, a later layer, one that does not exist, or what is no index."""
     first, last = (Layer(name, "fc", "Gemm", WorkloadShape(K=4, C=4)) for name in ("first", "last"))
     waits = dataclasses.replace(first, name="waits", predecessors=(predecessor,))
     with pytest.raises(InputError, match=re.escape(f"net/waits: predecessor {predecessor!r} of layer 1 is no earlier")):
@@ -352,7 +352,7 @@ def test_sampled_mappings_are_valid_and_distinct(problem, tables):
             seen = set()
             for m in range(count):
                 nest = jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], tables.mapping)
-                genes = encode(nest, space)  # complains about what breaks a constraint or a capacity
+                genes = encode(nest, space)  # raises where a constraint or a capacity is broken
                 rows = zip(nest.order, nest.temporal, strict=True)
                 order = tuple(tuple(d for d in row if f[d] > 1) for row, f in rows)
                 seen.add((nest.spatial.tobytes(), nest.temporal.tobytes(), order, genes.spatial_order.tobytes()))
@@ -384,7 +384,7 @@ def test_evaluated_mappings_are_those_of_the_tables(problem, tables):
      ("order", 0)],
 )  # fmt: skip
 def test_genes_that_mean_no_design_cost_infinitely_much(designs, space, gene, value):
-    """Also in energy and area: else they would stand on every front."""
+    """Also in energy and area: otherwise they would be on every front."""
     spoilt = dataclasses.replace(designs, **{gene: jnp.full_like(getattr(designs, gene), value)})
     found = jax.jit(jax.vmap(mj.evaluate, (0, None)))(spoilt, space)
     assert np.isinf(found).all()
@@ -392,7 +392,7 @@ def test_genes_that_mean_no_design_cost_infinitely_much(designs, space, gene, va
 
 
 def test_evaluation_has_derivatives_in_both_modes(problem, tables):
-    """By bandwidth, for which the timeline is differentiated, and by hop energy."""
+    """With respect to the bandwidth, through the timeline, and to the hop energy."""
     with jax.enable_x64(True):
         space = problem.arrays(tables, dtype=jnp.float64)
         designs = mj.sample_designs(jax.random.key(0), space, 16)
@@ -420,7 +420,7 @@ def test_evaluation_has_derivatives_in_both_modes(problem, tables):
 
 
 def test_mappings_are_swept_over_technologies(problem, tables):
-    """By the name of a template too."""
+    """The template may be given by its name."""
     nest = jax.tree.map(lambda leaf: leaf[0, 0, 0], tables.mapping)
     layer, technology = problem.application.unique_layers[0], problem.technology
     both = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf, jnp.float32)] * 2), technology)
@@ -457,7 +457,7 @@ def test_factors_that_do_not_fit_the_layer_are_told(problem, tables):
         ("order", lambda leaf: leaf - 1, -3),
         ("spatial_order", lambda leaf: 0 * leaf, -3),
         ("spatial_order", lambda leaf: leaf.at[..., 0].set(leaf[..., 1]), -3),
-        # 65,537^2 * 65,535^2 is 1 in 32 bits, and so is their product with a bound the bound.
+        # 65,537^2 * 65,535^2 is 1 in 32 bits, so that its product with a bound is the bound.
         ("temporal", lambda leaf: leaf.at[..., :4, 1].multiply(jnp.asarray([65537, 65537, 65535, 65535])), -1),
     ],
 )
@@ -521,7 +521,7 @@ def test_figures_of_a_package_have_its_shapes(designs, space, name, value, compl
     for use in (mj.evaluate, mj.report):
         with pytest.raises(ValueError, match=re.escape(f"space.evaluation.package.{complaint}")):
             jax.eval_shape(lambda value, use=use: use(designs[0], other(space, value)), value)
-    if value.shape in ((3,), (5,)):  # the space may be traced; then the package that is there says what is needed
+    if value.shape in ((3,), (5,)):  # in a traced space too few values cost infinitely much, too many do not matter
         found = jax.jit(mj.evaluate)(designs[0], other(space, value))
         assert bool(jnp.isinf(found).all()) == (value.shape == (3,))
 
@@ -574,7 +574,7 @@ def test_a_batch_of_no_nests_has_no_costs(problem, tables):
 
 
 def test_an_optimiser_of_ones_own_on_the_unit_cube():
-    """Two lines of evolution: Gaussian steps, and survival by the product of the objectives."""
+    """An evolution strategy: Gaussian steps, and survival by the product of the objectives."""
     problem = mj.DesignProblem(toy(), templates=("simba", "shidiannao"))
     space = problem.arrays(mj.sample_mappings(problem, count=16, seed=0))
     size = mj.design_dimensions(space)
@@ -594,7 +594,7 @@ def test_an_optimiser_of_ones_own_on_the_unit_cube():
         values = jnp.concatenate([found, products(both[32:])])
         best = jnp.argsort(values)[:32]
         x, found = both[best], values[best]
-    # So small a problem that some of the first points are the best there is: soon all are as good.
+    # The problem is so small that some of the first points are optimal; soon all points are as good.
     assert float(found.max()) <= first < many - 0.1
     with pytest.raises(ValueError, match="takes one point"):
         mj.decode_design(x, space)
@@ -718,7 +718,7 @@ def test_search_takes_the_tables_as_they_are(problem, tables, space, result, mon
 
 
 def test_a_results_folder_of_python_is_that_of_the_command_line(problem, tables, result, tmp_path, capsys):
-    """The verbs take it, and its files are those that `mohamjax search` writes."""
+    """The verbs read the folder, and its files are those that `mohamjax search` writes."""
     out = tmp_path / "out"
     mj.write_results(out, result, bulk=True, inputs={"why": "a test"})
     names = {"front.csv", "designs.json", "history.csv", "config.yaml", "bounds.json", "designs.npz", "figures"}
@@ -774,7 +774,7 @@ def test_a_decision_takes_a_result_or_its_folder(given):
 
 def test_a_search_tells_how_far_it_is(problem, tables, result, capsys, monkeypatch):
     for module in (front, utilisation):
-        monkeypatch.setattr(module, "LOW", 2.0)  # so that every layer is one of little use
+        monkeypatch.setattr(module, "LOW", 2.0)  # so that every layer counts as poorly utilised
     same(result, mj.search(problem, tables, budget="tiny", seed=0, progress=True, **TINY))
     said = capsys.readouterr()
     assert not said.out
@@ -906,7 +906,7 @@ def test_schedules_with_costs_of_their_own(tmp_path):
 def test_readme_example_runs(monkeypatch, problem, tables, result):
     text = (ROOT / "README.md").read_text()
     (snippet,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.S) if "import mohamjax as mj" in code]
-    # The same functions on two layers, with the sizes of the other tests.
+    # The snippet runs on two layers, with the sizes of the other tests.
     monkeypatch.setattr(mj, "load_scenario", lambda name: toy())
     real = api.search
     monkeypatch.setattr(api, "search", lambda *a, **k: real(*a, **k | TINY))

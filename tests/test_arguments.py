@@ -1,4 +1,4 @@
-"""Wrong arguments of the Python functions get one line that names them, and what may stand for an argument is taken."""
+"""Wrong arguments of the Python functions get one line that names them; permitted substitutes are accepted."""
 # ruff: noqa: F811 -- fixtures of test_api are imported by the names that the tests ask for
 
 import re
@@ -93,7 +93,7 @@ def test_what_is_no_argument_is_told_in_one_line(problem, tables, space, designs
 
 
 def test_a_problem_may_be_networks_everywhere(tmp_path):
-    """With all templates, as `map_layers` and `search` take them."""
+    """Networks stand for a problem with all templates, as for `map_layers` and `search`."""
     assert mj.sample_mappings(toy(), count=2).count.shape == (2, len(mj.DesignProblem(toy()).templates))
     whole = mj.DesignProblem(toy())
     own = mj.sample_mappings(whole, count=2)

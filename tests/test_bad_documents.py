@@ -22,7 +22,7 @@ TECHNOLOGY = load_technology()
 
 
 def changed(document, path, value):
-    """A copy of a document with another value at a path; a function gets the old value."""
+    """A copy of a document with another value at a path; a callable value is applied to the old one."""
     copied = copy.deepcopy(document)
     at = copied
     for key in path[:-1]:
@@ -61,7 +61,7 @@ SECOND = {
 
 @pytest.mark.parametrize("kind", SECOND)
 def test_identifiers_of_designs(tmp_path, kind):
-    """A design that cannot be told from another, or named in a column, is a row with its reason; the others stand."""
+    """A design with a repeated identifier, or one unfit for a column, is a row with its reason; the others are kept."""
     value, words = SECOND[kind]
     found = read_designs(written(tmp_path, changed(DESIGNS, ["designs", 1, "design_id"], value)), technology=TECHNOLOGY)
     assert found.reasons[0] == "" and words in found.reasons[1]
@@ -155,7 +155,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_files_that_cannot_be_read_as_a_whole(tmp_path, capsys, kind):
-    """Exit code 2 and one line, with `--explain` too."""
+    """They give exit code 2 and one line, with `--explain` too."""
     where, value, words = WHOLE[kind]
     path = written(tmp_path, changed(DESIGNS, where, value))
     for more in ([], ["--explain", "1"]):

@@ -1,4 +1,4 @@
-"""Very many schedules and designs out of files: round trips, mixed formats, broken entries, stopping and resuming."""
+"""Many schedules and designs from files: round trips, mixed formats, broken entries, stopping and resuming."""
 
 import csv
 import dataclasses
@@ -110,7 +110,7 @@ CASE = {
 
 
 def evaluate(paths, out, **options):
-    """In single precision, whose programs the tables have compiled already."""
+    """Evaluates files in single precision, whose programs the tables have compiled already."""
     return mj.evaluate_files(paths, out, float32=True, **options)
 
 
@@ -120,7 +120,7 @@ def write(path, value):
 
 
 def lines(path, document, key="designs"):
-    """A document as JSON lines: what it says of all entries, its loop nests in two parts, then entry by entry."""
+    """Writes a document as JSON lines: what all entries share, the loop nests in two parts, then each entry."""
     head = {name: value for name, value in document.items() if name != key}
     nests = head.get("mappings", [])
     rows = [head | {"mappings": nests[:2]} | {} if nests else head, *([{"mappings": nests[2:]}] if nests else [])]
@@ -144,7 +144,7 @@ def test_every_form_of_the_same_designs_gives_the_same_numbers(tmp_path, documen
     whole = write(tmp_path / "designs.json", document)
     halves = tmp_path / "halves"
     halves.mkdir()
-    # The same designs over two files, whose lists of loop nests are in other orders.
+    # The same designs in two files, whose lists of loop nests are in different orders.
     used = document["mappings"]
     turned = [
         d | {"schedule": [s | {"mapping": len(used) - 1 - s["mapping"]} for s in d["schedule"]]}
@@ -167,7 +167,7 @@ def test_every_form_of_the_same_designs_gives_the_same_numbers(tmp_path, documen
 
 
 def test_benches_are_built_for_arrays_wider_than_those_that_are_all_counted(monkeypatch):
-    """Anew only where there are more nests, or other fanouts above 16 or on other templates; not for smaller ones."""
+    """They are rebuilt only for more nests, or for fanouts above 16 that are new or on another template."""
     told = []
 
     def build(_setup, _tables, *, given, arrays):
@@ -289,7 +289,7 @@ def test_one_file_ends_with_the_exit_code_of_several(tmp_path, document, kind, b
 )
 def test_genes_in_bulk_are_checked(tmp_path, problem, tables, designs, name, value, told):
     changed = jax.tree.map(np.array, designs)
-    lone = np.flatnonzero((changed.template >= 0).sum(axis=1) == 1)[0]  # stands on one tile
+    lone = np.flatnonzero((changed.template >= 0).sum(axis=1) == 1)[0]  # a design on one tile
     if name == "assignment":
         value = int(np.flatnonzero(changed.template[lone] < 0)[0])
     getattr(changed, name)[lone, :2] = value
@@ -392,7 +392,7 @@ def test_the_name_of_a_result_says_how_it_is_written(tmp_path, document, kind):
     for row, own in zip(found, told["schedules"], strict=True):
         assert row["design_id"] == str(own["name"]) and row["reason"] == own["reason"]
         assert row["latency_s"] == ("" if own["latency_s"] is None else repr(own["latency_s"]))
-    assert outs["txt"] == outs["csv" if kind == "designs" else "json"]  # as without a name that says it
+    assert outs["txt"] == outs["csv" if kind == "designs" else "json"]  # the default: the name tells no format
 
 
 def test_schedules_of_jobs_as_csv_and_as_lines(tmp_path, capsys):
@@ -486,7 +486,7 @@ def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch
         evaluate(paths, out, progress=stop)
     kept = tmp_path / (f"out.{suffix}" if suffix != "npz" else "out.npz.partial.csv")
     if suffix == "npz":
-        with np.load(out) as arrays:  # stopped in order: what there is is there as arrays
+        with np.load(out) as arrays:  # stopped in order: the rows so far are there as arrays
             assert len(arrays["entry"]) == 56
     # A process that is killed leaves half a row, and half a line of its journal.
     with open(kept, "a") as stream:
@@ -502,7 +502,7 @@ def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch
     else:
         with np.load(out) as one, np.load(whole) as other:
             assert all(np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f") for name in other)
-    again = evaluate(paths, out, resume=True)  # it is whole: nothing is left to do
+    again = evaluate(paths, out, resume=True)  # it is complete: nothing is left to do
     assert again.rows == again.valid == again.resumed == 3 * COUNT
     with pytest.raises(InputError, match="other inputs"):
         evaluate(paths[:2], out, resume=True)
@@ -548,7 +548,7 @@ sys.exit(main(words))
 
 @pytest.mark.parametrize("way", ["in a block", "from outside"])
 def test_a_killed_command_is_resumed_to_the_same_bytes(tmp_path, way):
-    """kill -9 of a process of its own: in the middle of a block that it writes, or whenever it is met."""
+    """kill -9 of a process of its own, while it writes a block or at an arbitrary moment."""
     path, out, whole = (
         lines(tmp_path / "jobs.jsonl", orders(1200), "schedules"),
         tmp_path / "out.csv",
@@ -588,7 +588,7 @@ def test_a_broken_document_line_spoils_what_follows_it_alone(tmp_path, document)
 
 
 def test_mappings_of_the_mapper_become_those_of_a_schedule(tmp_path, problem, tables, document):
-    """As the page of formats says: each with the template of its set."""
+    """As the page of formats says, each mapping takes the template of its set."""
     own = Setup(problem.application, problem.templates, problem.technology, problem.package)
     sets = json.loads(json.dumps(mappings_document(own, tables, {})))["sets"]
     chosen = [one for one in sets if one["template"] == "simba"]
@@ -687,7 +687,7 @@ def test_damaged_arrays_of_a_folder_are_told(tmp_path, bulk, document):
     write(folder / "designs.json", document)
     content = bytearray(bulk.read_bytes())
     (folder / "cut.npz").write_bytes(content[:1000])
-    content[content.index(b"PK\x01\x02") + 6] = 99  # made for a later kind of archive
+    content[content.index(b"PK\x01\x02") + 6] = 99  # needs a later version of ZIP
     (folder / "later.npz").write_bytes(content)
     summary = evaluate([folder], tmp_path / "out.csv")
     assert summary.valid == COUNT and summary.rows == COUNT + 2 and not summary.passed_over

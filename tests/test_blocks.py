@@ -50,7 +50,7 @@ def test_a_steady_sum_passes_on_what_is_no_number():
 
 
 def test_a_steady_sum_of_products_is_rounded_alike_in_every_program():
-    """Products that are summed in the loop that makes them, and in another one; in batches of several sizes."""
+    """Whether the products are summed in the loop that makes them or in another, in batches of any size."""
     a, b = (jax.random.uniform(key, (600, 16)) for key in jax.random.split(jax.random.key(0)))
     whole = jax.jit(lambda a, b: steady_sum(a * b))(a, b)
     apart = steady_sum(jax.jit(jnp.multiply)(a, b))
@@ -86,7 +86,7 @@ def test_first_places_are_those_of_the_library(seed, size, share):
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**16), count=st.sampled_from([1, 2, 31, 192, 1025]), columns=st.sampled_from([1, 3, 8]))
 def test_columns_side_by_side_are_sorted_stably(seed, count, columns):
-    """Ties, both zeros and infinities; more keys than are counted, too."""
+    """Includes ties, both zeros and infinities, and more keys than are sorted by counting."""
     rng = np.random.default_rng(seed)
     keys = rng.choice([-np.inf, -1.5, -0.0, 0.0, 2.0, np.inf, *rng.random(count)], (count, columns)).astype(np.float32)
     np.testing.assert_array_equal(side_by_side_argsort(jnp.asarray(keys)), np.argsort(keys, axis=0, kind="stable"))

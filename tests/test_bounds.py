@@ -55,7 +55,7 @@ def test_no_design_is_below_a_bound(seed):
 
 
 def test_bounds_of_a_design_do_not_depend_on_the_others():
-    """Whatever their numbers of chiplets."""
+    """They may have different numbers of chiplets."""
     problem = chains(5)
     made = tables(problem, 5)
     designs = random_designs(problem, made, 5, 24, tiles=4)
@@ -202,7 +202,7 @@ def test_more_ways_than_can_be_looked_at_leave_what_the_most_demanding_layers_ne
 
 
 def test_prices_see_that_only_some_chiplets_run_a_layer():
-    """Two layers that only chiplet 0 holds: together they take as long as it takes, whatever chiplet 1 does."""
+    """Only chiplet 0 holds two of the layers: they take their time on it, whatever chiplet 1 does."""
     problem = application([[]], [[]], [[]])
     made = alike(problem, [100, 100, 10], [1, 1, 1])
     fanout = made.fanout.copy()

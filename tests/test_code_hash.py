@@ -1,4 +1,4 @@
-"""One hash of all code in the names of all kept files: nothing outlives an edit that could change it."""
+"""The names of all kept files have a hash of all code: no file outlives an edit that could change it."""
 
 import os
 import shutil

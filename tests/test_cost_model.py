@@ -39,7 +39,7 @@ TABLES = ("timeloop/architectures.json", "timeloop/level0/architectures.json")
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory):
-    """The architectures of all files, padded to one number of levels: all samples are one batch, of one program."""
+    """The architectures of all files, padded to one number of levels: all samples form one batch of one program."""
     documents = [json.loads(reference(name).read_text()) for name in TABLES]
     (document, *_), parts = documents, [document["architectures"] for document in documents]
     path = tmp_path_factory.mktemp("architectures") / "architectures.json"
@@ -49,7 +49,7 @@ def machines(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def predicted(machines, tmp_path_factory):
-    """Function of `links` and further options: by file, what is predicted of its samples, and what is true of them."""
+    """Function of `links` and further options that returns, for each file, predicted and true rows of its samples."""
     paths = [reference(name) for name in FILES]
     samples, truth = [list(read_samples(path, machines)) for path in paths], [rows_of(path) for path in paths]
 
@@ -70,7 +70,7 @@ def predicted(machines, tmp_path_factory):
 
 
 def numbers(value):
-    """A number or nested lists of them, one by one; arrays would take most of the test's time."""
+    """Yields the numbers in nested lists one by one; arrays would take most of the test's time."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from numbers(item)
@@ -79,7 +79,7 @@ def numbers(value):
 
 
 def compare(rows, truth, links, *, count=0.0, energy=1e-6):
-    """Asserts equality field by field; `count` (cycles too) and `energy` are relative."""
+    """Asserts equality field by field; `count` (also for cycles) and `energy` are relative tolerances."""
     for row, true in zip(rows, truth, strict=True):
         assert row["ok"] == true["ok"], row["id"]
         if not true["ok"]:
@@ -96,7 +96,7 @@ def compare(rows, truth, links, *, count=0.0, energy=1e-6):
             assert level["name"] == target["name"]
             assert level["keep"] == target["keep"]
             for name in (*COUNTS, "cycles"):
-                # A block more or less follows from a count that is off in the last digit of single precision.
+                # A count that is off in the last digit of single precision may change the blocks by one.
                 close(name, level[name], target[name], count, 1 if count and name.startswith("vector") else 0)
             close("level energy", level["energy_pJ"], target["energy_pJ"], energy)
             close("slowdown", level["slowdown"], target["slowdown"], max(count, 1e-9))
@@ -109,7 +109,7 @@ def compare(rows, truth, links, *, count=0.0, energy=1e-6):
             for name in ("multicast_max", "spatial_reductions", "avg_hops"):
                 close(name, network[name], target[name], max(count, 1e-9))
             for entries, wanted in zip(network["ingresses"], target["ingresses"], strict=True):
-                # Link transfers change the groups; what is left of them is not listed.
+                # Link transfers change the groups; those that remain are not listed.
                 assert entries is not None or links, row["id"]
                 for entry, want_entry in zip(
                     sorted(entries or wanted, key=lambda e: e[:2]), sorted(wanted), strict=True
@@ -149,7 +149,7 @@ def test_samples_with_several_macs_per_innermost_buffer_agree(predicted, options
     ],
 )
 def test_all_samples_agree(predicted, links, options):
-    """Exactly in double precision. Without links nothing is computed that is not computed with them."""
+    """Exactly in double precision. What is computed without links is a part of what is computed with them."""
     train, smoke, _ = predicted(links, **options)
     assert (len(train[0]), len(smoke[0])) == (4952, 60)
     for rows, truth in (train, smoke):

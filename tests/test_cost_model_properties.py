@@ -37,7 +37,7 @@ DIMS = "GNKCPQRS"
 
 @functools.cache
 def compiled(links=False):
-    """One compilation per mode for all tests of this file."""
+    """The jitted model, compiled once per mode for all tests of this file."""
 
     def evaluate(layers, mappings, machines):
         size = 4 if links else BATCH
@@ -47,7 +47,7 @@ def compiled(links=False):
 
 
 def evaluated(problems, *, double=True, links=False):
-    """NumPy `Evaluation` of a list of (layer, mapping, machine); shorter lists are filled up."""
+    """NumPy `Evaluation` of a list of (layer, mapping, machine); shorter lists are padded."""
     filled = [*problems, *[problems[-1]] * (BATCH - len(problems))]
     with jax.enable_x64(double):
         return jax.tree.map(np.asarray, compiled(links)(*(stack(x) for x in zip(*filled, strict=True))))
@@ -78,7 +78,7 @@ def test_agrees_with_plain_rules(links, seed):
         counts = result.counts
         for name in ("tile", "partition", "reads", "fills", "updates", "link_transfers", "expansion"):
             np.testing.assert_array_equal(getattr(counts, name)[n, :top], plain[name], err_msg=name)
-        # Words times a mean distance, which no binary fraction need be: a compiler may round it once less.
+        # Words times a mean distance, which may be inexact in binary: a compiler may round it once less.
         np.testing.assert_allclose(counts.hops[n, :top], plain["hops"], rtol=1e-15, err_msg="hops")
         for name in ("macs", "compute_cycles"):
             assert getattr(counts, name)[n] == plain[name]
@@ -97,7 +97,7 @@ def test_single_precision_stays_close(seed):
     close = evaluated(problems(seed, np.float32), double=False)
     assert close.counts.reads.dtype == np.float32
     for name in ("tile", "reads", "fills", "updates", "hops"):
-        # A share that Timeloop's own rounding lowers by one is whole here.
+        # A share that Timeloop's own rounding lowers by one is exact in single precision.
         np.testing.assert_allclose(getattr(close.counts, name), getattr(exact.counts, name), rtol=1e-5, atol=1)
     np.testing.assert_allclose(close.cycles.total, exact.cycles.total, rtol=1e-5, atol=1)
     np.testing.assert_array_equal(close.reason, exact.reason)
@@ -109,7 +109,7 @@ def test_loops_of_bound_one_may_stand_anywhere(seed):
     rng = np.random.default_rng(seed)
 
     def shuffled(order, bounds):
-        """The same order of the loops above 1, the others dealt anew."""
+        """The same order of the loops above 1, with the others in random places."""
         real = [d for d in order if bounds[d] > 1]
         idle = rng.permutation([d for d in order if bounds[d] == 1]).astype(order.dtype)
         places = np.sort(rng.permutation(len(order))[: len(real)])
@@ -222,10 +222,10 @@ def touched(out, tap, stride, dilation):
 @few
 @given(seed=SEEDS)
 def test_every_tensor_crosses_the_chip_boundary_once(seed):
-    """Compulsory traffic. The one exception: inputs that a stride skips are stored but need not be read.
+    """Compulsory traffic. One exception: inputs that a stride skips are stored but need not be read.
 
     Tiles are boxes (section 1), so a whole tensor counts the words between windows, while single-word tiles do not
-    fetch them; what windows do cover is always fetched.
+    fetch them; words that a window covers are always fetched.
     """
     batch = problems(seed)
     result = evaluated(batch)
@@ -268,7 +268,7 @@ def test_words_are_conserved(seed):
         spread = mapping.spatial.prod(axis=0)
         used, compute = counts.instances_used[n], counts.compute_cycles[n]
         for i in range(levels - 1):
-            # What children are filled with is what their parent's network hands out.
+            # Children are filled with exactly what their parent's network delivers.
             if keep[i, 0]:
                 members = np.prod([spread[i + 1, DIMS.index(d)] for d in DIMS if d not in RELEVANT[0]])
                 assert counts.fills[n, i, 0] * used[i] == used[i + 1] * counts.ingress[n, i + 1, 0] * members
@@ -290,7 +290,7 @@ def test_links_only_ever_save_reads(seed):
     without, with_links = evaluated(batch).counts, evaluated(batch, links=True).counts
     assert np.all(with_links.ingress <= without.ingress)
     for v in (0, 2):
-        # Weights and outputs pass between MACs alone: above a buffer that keeps them, nothing changes.
+        # Only MACs pass on weights and outputs: above a buffer that keeps them, nothing changes.
         inside = (np.arange(LEVELS) == 0) | ~np.logical_or.accumulate(with_links.tile[..., v] > 0, axis=1)
         served = np.concatenate([inside[:, :1], inside[:, :-1]], axis=1)
         served &= np.any(with_links.link_transfers[:, :1, v] > 0, axis=1)[:, None]
@@ -376,7 +376,7 @@ def test_reasons_name_the_first_thing_that_does_not_fit():
 
 
 def test_too_small_a_table_gives_no_number():
-    """Wires that the closed form does not cover, with more children than the table holds, are nan and not a guess."""
+    """Wires outside the closed form are nan, not a guess, with more children than the table holds."""
     spatial = np.ones((2, 2, 8), np.int32)
     spatial[0, 1, 2], spatial[1, 1, 3] = 3, 12
     mapping = Mapping(
@@ -408,7 +408,7 @@ def without_table():
 @few
 @given(seed=SEEDS, minimal=st.booleans())
 def test_wires_of_wide_arrays_need_no_table(seed, minimal):
-    """Closed form: a mesh as wide as the level uses and no windows that coincide; any number of children."""
+    """The closed form holds for meshes as wide as the level uses without coinciding windows, for any children."""
     rng = np.random.default_rng(seed)
     batch = []
     for _ in range(BATCH):

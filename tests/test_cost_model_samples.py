@@ -1,4 +1,4 @@
-"""Files of architectures and samples: what is read, what is refused, what is written."""
+"""Files of architectures and samples: reading, refusal of bad ones, and output."""
 
 import gzip
 import json
@@ -174,7 +174,7 @@ def test_a_bad_architecture_is_refused(tmp_path, path, value, says):
 
 
 def test_a_sample_of_figures_beyond_the_numbers_is_a_row(tmp_path, rows):
-    """An energy of 1e308 pJ is a number; that of all accesses together is none."""
+    """An energy of 1e308 pJ is finite; that of all accesses together is not."""
     sample = next(r for r in rows if r["ok"] and not r["out_nolink"])
     others = [next(r for r in rows if not r["ok"])]  # as many as below: one program serves both
     document = json.loads(reference("timeloop/architectures.json").read_text())
@@ -229,7 +229,7 @@ def test_a_bad_line_is_a_row_and_spoils_no_other(tmp_path, rows, capsys):
     assert main([*command, "--strict"]) == 2
     file.write_text("\n".join(texts[1:]))
     before = out.read_bytes()
-    assert main(command) == 2  # where none can be read there is nothing to go on with
+    assert main(command) == 2  # no sample can be read
     assert "line 1, arch: 'tpu' is unknown" in capsys.readouterr().err
     assert out.read_bytes() == before
 
@@ -266,7 +266,7 @@ def test_predictions_and_explanations_go_where_they_should(tmp_path, rows, capsy
 
 
 def test_samples_go_through_programs_of_few_sizes():
-    """In as few calls as can be, and with little padding where it costs something."""
+    """There are as few calls as possible, with little padding where it costs something."""
     sizes = {count: chunk_size(count) for count in range(1, 20_000)}
     assert len(set(sizes.values())) <= 12
     for count, size in sizes.items():

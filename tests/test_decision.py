@@ -97,7 +97,7 @@ def test_a_period_can_be_demanded_where_it_was_searched():
 
 
 def test_an_objective_of_ones_own_can_be_demanded():
-    """By its name, with its unit or without, or by its column; what is zero or less keeps every bound."""
+    """By its name, with or without its unit, or by its column; values of zero or less keep every bound."""
     own = [{"edp_Js": 0.02, "peak": 3.0, "my-own_mm2": -1.0}, {"edp_Js": 0.01, "peak": 4.0, "my-own_mm2": 5.0}]
     rows = [{**row(i, 0.05, 1.0, 3.0), "worst_lateness_s": 1.0, **more} for i, more in enumerate(own)]
     assert own_columns(rows) == ["edp_Js", "peak", "my-own_mm2"]
@@ -129,7 +129,7 @@ def test_of_equal_areas_the_better_design_is_named():
 
 
 def certificate_of(rows):
-    """Bounds below which no design lies: what these designs themselves reach."""
+    """A certificate whose bounds are what these designs themselves reach."""
     objectives = [[r["latency_s"], r["energy_J"], r["area_mm2"]] for r in rows]
     curves = FrontBounds.reached(objectives).curves
     return Certificate(curves, hypervolume=0.1, most=0.2, ideal=(1.0,) * 3, reference=(2.0,) * 3)
@@ -144,7 +144,7 @@ def test_a_tie_goes_to_the_smaller_design_and_then_to_the_more_frugal_one():
 @settings(deadline=None)
 @given(rows_of, numbers, numbers, numbers)
 def test_what_bounds_prove_out_of_reach_is_out_of_reach(rows, latency, energy, area):
-    """By the designs themselves as bounds: hopeless is a target two of whose demands together leave none of them."""
+    """With the designs as their own bounds, a target is hopeless if two of its demands together leave no design."""
     decision = decide(rows, f"latency<={latency!r}s,energy<={energy!r}J,area<={area!r}mm2", certificate_of(rows))
     if decision.kept:
         assert decision.hopeless is None
@@ -241,7 +241,7 @@ def test_a_search_within_a_window_finds_no_slower_design(searched, capsys):
     latencies = [r["latency_s"] for r in mj.decide(folder / "out", "latency<=1000s").rows]
     assert latencies and max(latencies) <= 4 * least * (1 + 1e-6)
     assert summary["decision"]["recommended"] is not None
-    # The verb says the same of the folder, and ends with 1 where no design keeps the target.
+    # `decide` says the same of the folder, and exits with 1 where no design keeps the target.
     assert main(["decide", str(folder / "out"), "latency<=1s", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kept"] == summary["decision"]["kept"]
     assert main(["decide", str(folder / "out"), "latency<=1us"]) == 1
@@ -270,7 +270,7 @@ def test_tiny_chiplets_are_named():
 
 
 def written(folder):
-    """A results folder as `decide` reads it, of two designs."""
+    """A results folder of two designs, as `decide` reads it."""
     write_text(folder / "front.csv", csv_text([row(0, 0.5, 1.0, 1.0), row(1, 0.1, 1.0, 2.0)]))
     steps = {"generation": 0, "evaluations": 1, "seconds": 1.0, "hypervolume": 0.5, "front_size": 2}
     write_text(folder / "history.csv", csv_text([steps]))

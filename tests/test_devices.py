@@ -1,4 +1,4 @@
-"""Several devices and several processes: one front whatever there are, and what cannot be spread is refused."""
+"""Several devices and processes: the front does not depend on them, and what cannot be spread is refused."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def free_port():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A search of two processes, the first of which was killed by -9 after a checkpoint."""
+    """Folder of a search of two processes, the first of which was killed by SIGKILL after a checkpoint."""
     folder = tmp_path_factory.mktemp("devices")
     (folder / "killed").mkdir()
     port = free_port()
@@ -76,7 +76,7 @@ def test_islands_exchange_migrants_alone_and_an_only_island_its_objectives(eight
 
 @pytest.mark.slow
 def test_one_front_whatever_the_number_of_devices(eight):
-    """One and eight devices; and resumed by eight devices from where two processes were killed."""
+    """For one device, for eight, and for eight that resume where two processes were killed."""
     assert eight["front"] > 3
     assert eight["same"] == [True, True]
     assert eight["one island"] and eight["moved"] and eight["history"]
@@ -94,7 +94,7 @@ def test_two_processes_go_on_from_a_kill_and_equal_one(eight, folder, tmp_path):
     one, two = (json.loads(out.splitlines()[-1]) for out, _ in found)
     assert one == two and one["generation"] == 6
     assert np.array_equal(np.load(own / "pair.npy"), np.load(own / "plain.npy"))
-    # Each maps on the two devices of its own.
+    # Each process maps on its own two devices.
     mapped = np.load(own / "mapped.npy")
     assert all(np.array_equal(np.load(own / f"mapped-{i}.npy"), mapped) for i in range(2))
 

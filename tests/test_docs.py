@@ -22,7 +22,7 @@ RUNNABLE = {str(page.relative_to(ROOT)): SNIPPET.findall(page.read_text(encoding
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page, snippets in RUNNABLE.items() if snippets])
 def test_snippets_run(page, tmp_path, monkeypatch):
-    """Those of one page run one after the other, in one name space."""
+    """The snippets of a page run one after the other in one namespace."""
     monkeypatch.chdir(tmp_path)
     space = {"__name__": "__main__"}
     for number, snippet in enumerate(RUNNABLE[page]):
@@ -30,7 +30,7 @@ def test_snippets_run(page, tmp_path, monkeypatch):
 
 
 def test_every_mark_is_of_a_snippet():
-    """A mark that stands before nothing would leave a snippet out unseen."""
+    """A mark before no snippet would silently leave one out."""
     for page in PAGES:
         marks = page.read_text(encoding="utf-8").count("<!-- run -->")
         assert marks == len(RUNNABLE[str(page.relative_to(ROOT))]), page
@@ -44,7 +44,7 @@ def test_readme_has_its_two_commands():
 
 
 def test_docstrings_point_to_pages_that_exist():
-    """Files of the documentation that the package names are there, and headings too."""
+    """The pages and headings of the documentation that the package names exist."""
     found = 0
     for source in (ROOT / "mohamjax").rglob("*.py"):
         for page, anchor in re.findall(r"(docs/[\w/-]+\.md)(?:#([\w-]+))?", source.read_text(encoding="utf-8")):
@@ -57,7 +57,7 @@ def test_docstrings_point_to_pages_that_exist():
 
 
 def test_examples_are_headed_as_the_pages_read_them():
-    """Under another heading the pages take an example for text: quotes within quotes, and lists for links."""
+    """Under another heading the pages render an example as text: nested quotes, and links for lists."""
     sources = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "mohamjax").rglob("*.py")]
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef
     texts = [ast.get_docstring(node) for source in sources for node in ast.walk(source) if isinstance(node, kinds)]

@@ -1,4 +1,4 @@
-"""Random numbers that are drawn at once have the distributions that their names say, and none is handed out twice."""
+"""Random numbers that are drawn together have the distributions that their names say, and none is used twice."""
 
 import jax
 import jax.numpy as jnp

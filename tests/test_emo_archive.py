@@ -30,7 +30,7 @@ def fill(batches, capacity, dtype=jnp.float32):
 
 
 def check_shape_of(archive, rows):
-    """What holds for every archive, whatever entered."""
+    """Asserts what holds for every archive of some of the rows."""
     valid = np.asarray(archive.valid)
     size = int(emo.archive_size(archive))
     assert valid[:size].all() and not valid[size:].any()

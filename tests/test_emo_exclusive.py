@@ -1,4 +1,4 @@
-"""What rows add to the hypervolume along directions: estimates, survival and archives by it."""
+"""What rows add to the hypervolume along directions: estimates, and survival and archives that use them."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def inverse(count, m):
 
 
 def plain_holders(inside, count):
-    """Row, reach and second reach of every direction, one by one."""
+    """Row, longest and second-longest reach of every direction, one by one."""
     found = []
     for direction in inverse(count, inside.shape[1]):
         rays = (inside * direction).min(axis=1)
@@ -37,7 +37,7 @@ def test_directions_are_unit_vectors_spread_evenly(m):
     unit = 1 / exclusive.inverse_directions(4096, m)
     np.testing.assert_allclose((unit**2).sum(axis=1), 1, atol=1e-6)
     assert (unit > 0).all()
-    # On average over the orthant, every component squared is 1 / M; so it is of the first few.
+    # The mean square of every component is 1 / M over the orthant, and over the first directions too.
     for some in (unit, unit[:256]):
         np.testing.assert_allclose((some**2).mean(axis=0), 1 / m, atol=0.03)
 
@@ -87,7 +87,7 @@ def test_what_several_reach_is_nobodys_own():
     inside = np.asarray([[0.5, 0.5, 0.5], [0.9, 0.1, 0.1], [0.5, 0.5, 0.5], [0.0, 1.0, 1.0]], np.float32)
     got = np.asarray(exclusive.exclusive_volume(jnp.asarray(inside)))
     assert got[0] == 0 and got[1] > 0 and got[2] == got[3] == 0
-    # A ray that only a shared objective ends belongs to neither row.
+    # A ray that ends at an objective shared by both rows belongs to neither.
     pair = jnp.asarray([[0.9, 0.3, 0.5], [0.3, 0.9, 0.5]], jnp.float32)
     np.testing.assert_allclose(*exclusive.exclusive_volume(pair, 1 << 13), rtol=0.05)
 
@@ -150,7 +150,7 @@ def test_a_search_survives_and_archives_in_its_box():
 
     box = jnp.full(3, 0.01), jnp.full(3, 2.0)
     state, genes, plane = run(box)
-    # The population that nobody evaluated comes first.
+    # The unevaluated population comes first.
     merged = jnp.log(jnp.concatenate([jnp.full((8, 3), jnp.inf), plane]))
     index, rank, place = emo.survive(merged, 8, box=(jnp.log(box[0]), jnp.log(box[1])))
     np.testing.assert_array_equal(state.population.genes, genes[index - 8])

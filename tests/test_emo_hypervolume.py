@@ -69,7 +69,7 @@ def test_a_reference_that_is_no_number_has_no_volume(rows):
 def test_unbounded_volumes_are_infinite_not_nan():
     assert float(emo.hypervolume(np.array([[-np.inf, 0.5, 0.5], [0.1, 0.1, 0.1]]), np.ones(3))) == np.inf
     assert float(emo.hypervolume(np.array([[0.5, 0.5]]), np.array([np.inf, 1.0]))) == np.inf
-    # A row beside the reference in another objective dominates nothing below it.
+    # A row beyond the reference in another objective dominates nothing below it.
     assert float(emo.hypervolume(np.array([[-np.inf, 2.0]]), np.ones(2))) == 0
 
 

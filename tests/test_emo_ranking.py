@@ -183,7 +183,7 @@ def test_tournament_prefers_rank_then_crowding():
     crowding = np.array([9.0, 1.0, np.inf, np.inf], np.float32)
     winners = np.asarray(emo.tournament(jax.random.key(0), rank, crowding, 20_000))
     assert winners.dtype == np.int32
-    # Row 2 wins unless it is not drawn, row 1 against all but row 2, and so on: order 2, 1, 0, 3.
+    # Row 2 wins whenever it is drawn, row 1 against all but row 2, and so on: order 2, 1, 0, 3.
     shares = np.bincount(winners, minlength=4) / len(winners)
     np.testing.assert_allclose(shares, [3 / 16, 5 / 16, 7 / 16, 1 / 16], atol=0.015)
 

@@ -35,7 +35,7 @@ def test_stops_at_the_first_quiet_window():
 
 
 def test_uses_the_population_deviation_and_a_strict_threshold():
-    history = [0.0, 1.0]  # population 0.5, sample 0.707
+    history = [0.0, 1.0]  # deviation of the population 0.5, of a sample 0.707
     assert emo.should_stop(history, window=2, delta=0.6)
     assert not emo.should_stop(history, window=2, delta=0.5)
 
@@ -75,7 +75,7 @@ def test_knee_does_not_see_units():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_landmarks_on_the_host_are_those_of_the_jitted_functions(seed):
-    """Rows that are not finite, zeros and equal rows included."""
+    """Includes rows that are not finite, zeros and equal rows."""
     rng = np.random.default_rng(seed)
     front = rng.integers(0, 5, (rng.integers(1, 40), 3)) * 10.0 ** rng.integers(-6, 6, 3)
     front[rng.random(front.shape) < 0.05] = [np.nan, np.inf][seed % 2]

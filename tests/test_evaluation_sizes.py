@@ -25,7 +25,7 @@ def problem(seed):
 
 
 def wider(leaf, axis, extra, rng):
-    """Garbage behind the end of an axis."""
+    """The leaf with `extra` entries of garbage at the end of an axis."""
     shape = list(leaf.shape)
     shape[axis] = extra
     if leaf.dtype == bool:
@@ -38,7 +38,7 @@ def wider(leaf, axis, extra, rng):
 
 
 def padded(made, designs, layers, rng):
-    """More mappings per set, more layers per design and more tiles, filled with garbage where nobody may look."""
+    """Tables and designs with more mappings per set, layers and tiles, filled with garbage that must not be read."""
     fields = {
         f.name: wider(getattr(made, f.name), 2, 3, rng)
         for f in dataclasses.fields(made)
@@ -64,7 +64,7 @@ def padded(made, designs, layers, rng):
 
 
 def numbers(found, real):
-    """What must agree: objectives, and when every layer starts and ends."""
+    """What must agree: objectives, and the start, end and energy of every layer."""
     return [
         found.objectives,
         found.timeline.start[:, :real],

@@ -1,4 +1,4 @@
-"""Explanations of designs: their parts add up to the objectives, and name what a hand-made case is made to suffer."""
+"""Explanations of designs: their parts add up to the objectives, and they name the limits built into a case."""
 
 import dataclasses
 import itertools
@@ -30,7 +30,7 @@ PACKAGE = PackageParameters(max_tiles=4, dram_bandwidth=6.0, link_bandwidth=3.0,
 
 
 def with_nests(made, share=0.75):
-    """Nests that compute during a share of their cycles."""
+    """The tables with nests that compute during a share of their cycles."""
     temporal = np.asarray(made.mapping.temporal).copy()
     temporal[..., 0, 0] = np.maximum(1, share * made.cycles)
     return dataclasses.replace(made, mapping=dataclasses.replace(made.mapping, temporal=temporal))
@@ -111,7 +111,7 @@ def test_single_precision_adds_up_too():
 
 
 def test_a_case_worked_out_by_hand():
-    """Two layers share an interface of 4 bytes per cycle that both would fill; a third waits for both."""
+    """Two layers share an interface of 4 bytes per cycle that each alone would fill; a third waits for both."""
     problem = application([[], [], [0, 1]])
     made = with_nests(alike(problem, [100, 100, 100], [400, 400, 40]), 0.5)
     package = PackageParameters(max_tiles=3, interface_counts=((None, 1),))
@@ -134,7 +134,7 @@ def test_a_case_worked_out_by_hand():
         assert chip["macs"] == machine.mac_instances[0, tile] > 0
         assert [level["name"] for level in chip["levels"]] == [level.name for level in TEMPLATES[1].levels[:-1]]
     text = explanations_text({"designs": [said]})
-    # Both of the first layers run for 200 cycles at half speed; the third takes 100, half of them its buffer's.
+    # Both of the first layers run for 200 cycles at half speed; the third takes 100, half of them due to its buffer.
     assert said["critical_chain"]["bound_s"] == {
         "interface 0": pytest.approx(200e-9),
         third_bound: pytest.approx(100e-9),

@@ -1,4 +1,4 @@
-"""What docs/extending.md tells: an objective, and a measure of a chiplet, are one entry each."""
+"""As docs/extending.md says, an objective and a measure of a chiplet are one entry each."""
 
 import json
 import pathlib
@@ -20,7 +20,7 @@ SIZES = {"population": 32, "generations": 4, "chunk": 4}
 
 @pytest.fixture
 def entries(monkeypatch):
-    """The two entries of the page, in their tables."""
+    """The two entries of the page, added to their tables."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     made = [eval(block, {"Measure": Measure, "ChipletMeasure": ChipletMeasure}) for block in blocks[1:]]
     objective, chiplet = made

@@ -1,4 +1,4 @@
-"""The end of a search: descent at the fast end of the front loses nothing, and finds what is as fast and smaller."""
+"""The end of a search: descent at the fast end of the front loses nothing, and finds equally fast, smaller designs."""
 
 import dataclasses
 import itertools
@@ -45,13 +45,13 @@ def state(problem):
 
 
 def fronts(state):
-    """What each island's archive holds, `[n, M]` each."""
+    """Objectives in each island's archive, `[n, M]` each."""
     archive = jax.device_get(state.archive)
     return [objectives[valid] for objectives, valid in zip(archive.objectives, archive.valid, strict=True)]
 
 
 def as_fast(front):
-    """The least area of what is as fast as the fastest."""
+    """The least area within half a percent of the least latency."""
     return front[front[:, 0] <= front[:, 0].min() * 1.005, 2].min()
 
 
@@ -66,8 +66,8 @@ def test_descent_loses_nothing_and_repeats_itself(problem, state):
     better = 0
     for begun, before, after, twice in zip(*map(fronts, (state, alone, descended, again)), strict=True):
         assert np.array_equal(after, twice)
-        # Nothing that the search had is lost; what refitting makes of a design that descent has replaced may be. Areas
-        # move in the last digit with the shape of a batch.
+        # Nothing that the search had is lost; the refitted form of a design that descent has replaced may be. Areas
+        # differ in the last digit with the shape of a batch.
         assert (after[None] <= begun[:, None] * (1 + 1e-6)).all(axis=-1).any(axis=1).all()
         assert as_fast(after) <= as_fast(before) * (1 + 1e-6)
         better += int(not np.array_equal(after, before))
@@ -76,7 +76,7 @@ def test_descent_loses_nothing_and_repeats_itself(problem, state):
 
 @pytest.mark.slow
 def test_a_full_archive_keeps_its_fast_end(problem):
-    """It gives up designs for what descent finds, but neither the smallest of the fastest nor its extremes."""
+    """It drops designs for those that descent finds, but keeps its extremes and the smallest of the fastest."""
     config = dataclasses.replace(CONFIG, archive=24, generations=8, end_batches=12)
     space = problem(config)
     before = searched(space, config)
@@ -88,7 +88,7 @@ def test_a_full_archive_keeps_its_fast_end(problem):
 
 
 def test_the_search_goes_on_from_where_it_was(problem, state):
-    """Batches at the end count as no generation and draw random numbers of their own."""
+    """Batches at the end are not generations and draw random numbers of their own."""
     config = dataclasses.replace(CONFIG, end_batches=2)
     after = finished(state, problem(CONFIG), config)
     assert np.array_equal(after.population.generation, state.population.generation)
@@ -96,7 +96,7 @@ def test_the_search_goes_on_from_where_it_was(problem, state):
 
 
 def test_it_goes_batch_by_batch(problem, state):
-    """Whoever stops has what the batches until then brought: none loses anything, and some bring more."""
+    """A run that stops keeps what its batches found: none loses anything, and some find more."""
     config = dataclasses.replace(CONFIG, end_batches=3)
     space = problem(CONFIG)
     steps = list(finishing(state, space, config))
@@ -132,7 +132,7 @@ ROWS = st.lists(
 @given(rows=ROWS)
 @settings(max_examples=60, deadline=None)
 def test_the_fast_end_is_that_of_a_plain_search(rows):
-    """Of what is near the fastest, whatever nothing is both faster and smaller than, but for half a percent of time."""
+    """Designs near the fastest that none beats in time and area; times within half a percent of the least are equal."""
     latency, area = (np.asarray(column, np.float32) for column in zip(*rows, strict=True))
     area = np.where(np.isfinite(latency), area, np.inf).astype(np.float32)
     taken, there = (np.asarray(x) for x in finish.fast_end(jnp.asarray(latency), jnp.asarray(area)))
@@ -148,7 +148,7 @@ def test_the_fast_end_is_that_of_a_plain_search(rows):
 
 
 def test_an_archive_without_designs_is_no_trouble(problem, state):
-    """Where no design keeps the requirements: the batches are valid designs all the same, and may enter."""
+    """Where no design keeps the requirements, the batches still have valid designs, which may enter."""
     archive = dataclasses.replace(
         state.archive,
         valid=jnp.zeros_like(state.archive.valid),
@@ -161,7 +161,7 @@ def test_an_archive_without_designs_is_no_trouble(problem, state):
 
 
 def test_the_descent_of_mapping_again_keeps_its_name():
-    """A name that two parts of the settings share would go to the first."""
+    """Of two parts of the settings with the same name for a setting, only the first would be changed."""
     plain = Settings.preset("small")
     one, other = changed(plain, {"descent": 7}), changed(plain, {"end_batches": 7})
     assert (one.remap.descent, one.moham) == (7, plain.moham)

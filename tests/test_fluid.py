@@ -195,7 +195,7 @@ def _scaled_by(logs, *arguments):
     """Starts and ends with durations, bytes and bandwidths scaled by `exp` of numbers of their own."""
     duration, traffic, *rest, shared, private, mask = arguments
 
-    def scaled(x, log):  # what is infinite stays so, and has no derivative
+    def scaled(x, log):  # infinite values stay so, and have no derivative
         finite = jnp.isfinite(x)
         return jnp.where(finite, jnp.where(finite, x, 1.0) * jnp.exp(log), x)
 
@@ -206,7 +206,7 @@ def _scaled_by(logs, *arguments):
 
 @jax.jit
 def _derivatives(logs, direction, arguments):
-    """Along a direction: forward, reverse, and differences to the right and to the left."""
+    """Derivatives along a direction: forward, reverse, and differences to the right and to the left."""
 
     def along(step):
         return _scaled_by(jax.tree.map(lambda x, d: x + step * d, logs, direction), *arguments)
@@ -214,7 +214,7 @@ def _derivatives(logs, direction, arguments):
     forward = jax.jvp(along, (0.0,), (1.0,))[1]
     reverse = jax.jacrev(along)(0.0)
     here = along(0.0)
-    step = 1e-7  # so short that what is curved does not look like a kink
+    step = 1e-7  # so short that curvature does not look like a kink
     return forward, reverse, (along(step) - here) / step, (here - along(-step)) / step
 
 
@@ -226,9 +226,9 @@ _CURVED = {
 
 @settings(max_examples=40, deadline=None)
 @given(schedules(), st.integers(0, 2**32 - 1))
-@example(_CURVED, 2**31 + 1)  # the end of the first job has a small slope and is much curved
+@example(_CURVED, 2**31 + 1)  # the end of the first job has a small slope and a strong curvature
 def test_derivatives_are_those_of_differences(case, seed):
-    """In durations, bytes and bandwidths, in both modes; but at kinks, where the differences to both sides differ."""
+    """In durations, bytes and bandwidths and in both modes, except at kinks, where the two differences disagree."""
     with jax.enable_x64(True):
         arguments = _arguments(case, _JOBS, _ACCELERATORS, _RESOURCES, np.float64)
         random = np.random.default_rng(seed)
@@ -275,7 +275,7 @@ def test_flow_stays_within_bandwidth_and_carries_everything(case):
     assert (seen.through <= np.asarray(case["resource_bandwidth"], float) * (1 + 1e-9)).all()
     np.testing.assert_allclose((seen.rate * np.diff(seen.time)[:, None]).sum(axis=0), case["duration"], rtol=1e-9)
     assert (seen.rate[seen.limit >= 0] < 1).all()
-    # A resource that slows somebody is saturated.
+    # A resource that slows a job is saturated.
     for span, job in np.argwhere(seen.limit >= 0):
         r = seen.limit[span, job]
         assert r in case["resources_of_accelerator"][case["accelerator"][job]]

@@ -1,4 +1,4 @@
-"""Templates that take no area or no energy are legal: nothing is lost where logarithms are taken of what they cost."""
+"""Templates that take no area or no energy are legal: logarithms of their costs lose nothing."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +13,7 @@ from mohamjax.schedule.front_bounds import cell_edges
 
 
 def test_logarithms_of_what_costs_nothing():
-    """Zero is the best, not nothing: it stays finite, and below everything that costs something."""
+    """Zero is the best cost: its logarithm is finite, and below that of every positive cost."""
     for library, dtype in ((np, np.float64), (jnp, jnp.float32)):
         values = library.asarray([0.0, 1e-30, 1.0, np.inf, np.nan], dtype)
         logs = np.asarray(library.log(emo.positive(values)))
@@ -46,7 +46,7 @@ def test_landmarks_of_a_front_that_costs_nothing():
 
 @pytest.mark.parametrize("least", [0.0, 1e-6, 1.0])
 def test_axes_of_logarithms_that_begin_at_nothing(least):
-    """Caps and cells rise from the least on, whether it is 0 or not."""
+    """Caps and cells ascend from the least area, whether it is 0 or not."""
     area = np.array([least, 2.0, 1000.0])
     caps = size_caps(area, least, 1000.0, 12)
     assert len(caps) == 12 and (np.diff(caps) > 0).all() and caps[0] > 0 and caps[-1] == pytest.approx(1000)
@@ -66,7 +66,7 @@ def test_figures_of_what_costs_nothing(values):
 
 
 def test_a_front_that_costs_nothing_is_drawn():
-    """Zeros stand on linear axes."""
+    """Axes with zeros are linear."""
     latency = np.array([1e-3, 2e-3, 5e-2])
     front = Front(latency_s=latency, energy_J=np.array([0.0, 3.0, 1.0]), area_mm2=np.zeros(3))
     figure = front_projections(front, title="free")

@@ -20,7 +20,7 @@ def test_it_holds_each_finite_point_that_nothing_dominates_once(objectives):
     found = front_index(objectives)
     assert found.dtype == int and [tuple(row) for row in objectives[found]] == sorted(wanted)
     firsts = [next(i for i, row in enumerate(objectives) if tuple(row) == tuple(objectives[k])) for k in found]
-    assert found.tolist() == firsts  # of equal ones the first
+    assert found.tolist() == firsts  # the first of equal ones
 
 
 def test_of_nothing_there_is_none():
@@ -28,7 +28,7 @@ def test_of_nothing_there_is_none():
 
 
 def test_endless_values_count_as_values():
-    """Schedules that never end are compared too: a front of them alone has one."""
+    """Schedules that never end are compared too: a front of nothing else has one of them."""
     values = np.array([[2, 1.0], [1, np.inf], [2, 2], [1, np.inf], [np.inf, 1]])
     assert emo.distinct_front(values).tolist() == [1, 0]
     assert emo.distinct_front(np.full((3, 2), np.inf)).tolist() == [0]
@@ -42,7 +42,7 @@ def plane(rng, rows, m):
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.integers(1, 40), st.integers(6, 20))
 def test_few_designs_stand_for_a_front(seed, m, rows, most):
-    """The best of each objective stay, and what stays is as good as what leaving one by one keeps."""
+    """The best of each objective stay, and the subset is as good as one found by removing points one by one."""
     rng = np.random.default_rng(seed)
     front = plane(rng, rows, m)
     front = front[front_index(front)]
@@ -83,7 +83,7 @@ def test_what_is_beyond_the_reference_goes_first_but_for_the_ends():
 
 
 def test_one_of_many_alike_stays():
-    """Each of them has hardly a volume of its own; together they have one."""
+    """Each alone adds hardly any volume; together they add some."""
     rng = np.random.default_rng(3)
     knee = np.array([0.15, 0.15, 0.15])
     alike = knee + 1e-4 * (plane(rng, 12, 3) - 1 / 3)

@@ -43,7 +43,7 @@ def bounds_of(problem, made, package, most=None, *, templates=TEMPLATES, technol
 
 
 def assert_none_below(found, values):
-    """No design is excluded, by the surface or by a curve read either way."""
+    """Asserts that neither the surface nor a curve, read either way, excludes a design."""
     latency, energy, area = values.T
     assert not found.excludes(values).any()
     curves = found.curves
@@ -76,7 +76,7 @@ def test_no_design_is_below(seed):
         values = reports(designs, evaluation(problem, made, package)).objectives
     found = bounds_of(problem, made, package, 4)
     assert_none_below(found, values)
-    # The bounds for all designs alike are what is left of them far out.
+    # At their far end they become the bounds that hold for all designs alike.
     every = scenario_bounds(Setup(problem, TEMPLATES, TECHNOLOGY, package), made, wires_of(problem, made), 4)
     assert found.least_latency_s[-1] >= every.latency_s * (1 - 0.02)
     assert found.least_energy_J[-1, -1] == pytest.approx(every.energy_J, rel=1e-8)
@@ -123,7 +123,7 @@ def test_bounds_fall_along_both_axes(seed):
 
 @pytest.fixture(scope="module")
 def small():
-    """Every design of an instance on two chiplets of two templates, in double precision."""
+    """An instance, with the objectives of all its designs on two chiplets of two templates, in double precision."""
     problem = application([[], [0], [0]], [[], [0]])
     made = tables(problem, 1, entries=2, templates=TEMPLATES[:2], blocked=False, least=2)
     package = PackageParameters(max_tiles=2)
@@ -157,7 +157,7 @@ def test_the_hypervolume_of_its_front_is_below_the_bound(small, box):
     assert 0 < certified.hypervolume <= certified.most < 1
     assert certified.share == certified.hypervolume / certified.most
     if box == "around":
-        assert certified.share > 0.75  # the whole front is there; the rest is what the bounds do not see
+        assert certified.share > 0.75  # the front is complete; the rest is the gap of the bounds
 
 
 def test_what_designs_reach_is_their_hypervolume():
@@ -239,7 +239,7 @@ def test_little_area_has_room_for_few_chiplets():
 
 
 def test_a_chain_pays_for_the_time_that_it_has_not():
-    """Three layers in a row, each fast and dear or slow and frugal."""
+    """Three layers in a row, each with a fast, costly mapping and a slow, frugal one."""
     problem = application([[], [0], [1]], kinds=[[0, 0, 0]])
     made = alike(problem, [100, 300], entries=2)
     price = float(template_arrays(ONE, TECHNOLOGY).machine.mac_energy[0])
@@ -247,15 +247,15 @@ def test_a_chain_pays_for_the_time_that_it_has_not():
     none = {name: 0 * getattr(made, name) for name in ("block_reads", "block_writes", "delivered")}
     made = dataclasses.replace(made, macs=macs, **none)
     curve = bounds_of(problem, made, FREE, 2, templates=ONE, cells=400).curves.energy_of_latency
-    # All are dear below 500 cycles, which is what one slow layer takes; from there on every layer for itself may be
-    # slow, and the price of time says how many are: 4 pJ for each 200 cycles.
+    # Below 500 cycles, the time with one slow layer, all are fast; above, every single layer may be slow, and the price
+    # of time decides how many are: 4 uJ for each 200 cycles.
     for latency, least in ((300, 15), (499, 15), (501, 11), (700, 7), (800, 5), (900, 3)):
         assert curve(latency * 1e-9 * (1 + 1e-6)) == pytest.approx(least * 1e-6, rel=0.03)
     assert curve(299e-9) == np.inf
 
 
 def test_other_layers_need_other_chiplets():
-    """A layer that only one template runs has its chiplet beside any of another template."""
+    """Beside a chiplet of one template there must be one of the other, for the layer that only that one runs."""
     problem = application([[]], [[]])
     made = tables(problem, 5, entries=3, templates=TEMPLATES[:2], least=3)  # the first template lacks a layer
     lone = int(np.argmin(np.asarray(made.count)[:, 0]))
@@ -277,7 +277,7 @@ def test_the_volume_of_two_cells():
         least_latency_s=np.asarray([10.0, 1.0]),
         least_energy_J=np.asarray([[np.inf, 10.0], [10.0, 1.0]]),
     )
-    # In a box of a decade more than both cells on every axis: one quarter of it at most in each of four columns.
+    # In logarithms, each of the four columns takes at most a quarter of a box from 1 to 100 on every axis.
     assert found.hypervolume(np.full(3, 1.0), np.full(3, 100.0)) == pytest.approx(0.25 * (0 + 0.5 + 0.5 + 1))
     assert found.hypervolume(np.full(3, 0.01), np.full(3, 1.0)) == 0
     # The latency of the first row starts within the second cell.

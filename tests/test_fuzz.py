@@ -1,4 +1,4 @@
-"""Fuzzing, seeded and bounded: whatever is read gives a result or one line; and what once failed does not again."""
+"""Seeded, bounded fuzzing: every input gives a result or one line, and what once failed does not fail again."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 SEED = int(os.environ.get("MOHAMJAX_FUZZ_SEED", "20"))
-SLOWEST = 60  # seconds of a kind on a machine that is busy: then the rest of its cases is left out
+SLOWEST = 60  # seconds for one kind; on a busy machine the rest of its cases is left out
 
 
 def tried(made, folder, budget=SLOWEST):
@@ -30,7 +30,7 @@ def tried(made, folder, budget=SLOWEST):
 
 @pytest.mark.parametrize("reader", [name for name in fuzzing.READERS if not name.startswith("onnx")])
 def test_documents(tmp_path, reader):
-    """Damaged files of every other reader; the sound one is read."""
+    """Damaged files of every reader but that of ONNX models; the sound file is read."""
     sound = fuzzing.Case(reader, "sound", fuzz_documents.sound(reader))
     assert fuzzing.attempt(sound, tmp_path).kind == "result"
     made = (fuzzing.case(np.random.default_rng((SEED, n)), tmp_path, reader) for n in range(40))
@@ -39,7 +39,7 @@ def test_documents(tmp_path, reader):
 
 
 def test_sound_designs_are_read_as_such(tmp_path):
-    """The files that are damaged say what they should: else their damage is never reached."""
+    """The files to be damaged are valid: otherwise readers would not get as far as the damage."""
     for reader in ("designs", "schedule"):
         for name, model in fuzz_documents.BEHIND.items():
             (tmp_path / name).write_bytes(model.SerializeToString())
@@ -88,7 +88,7 @@ def _reading(monkeypatch, read):
 
 
 def test_the_judge_condemns(tmp_path, monkeypatch):
-    """A fuzzer that can find nothing finds nothing."""
+    """Every kind of failure is recognised: otherwise fuzzing would find nothing."""
     case = fuzzing.Case("transfer", "grammar", b"{}")
 
     def outcome(read, seconds=fuzzing.SECONDS):
@@ -117,7 +117,7 @@ def test_the_judge_condemns(tmp_path, monkeypatch):
     assert outcome(raises(lambda path: error("is bad", file=path))) == "names no node"
     assert outcome(raises(lambda path: error("is bad", item="node"))) == "names no file"
     assert outcome(repeats) == "Python's words"
-    assert outcome(lambda path: np.float64(1) / np.zeros(())) == "escaped"  # NumPy's warnings are no words for users
+    assert outcome(lambda path: np.float64(1) / np.zeros(())) == "escaped"  # NumPy's warnings are not for users
     assert outcome(raises(lambda path: KeyError("x"))) == "escaped"
     assert outcome(spins, 0.2) == "too slow"
 

@@ -1,5 +1,4 @@
-"""What Python takes is what the command line takes: paths wherever there are files, and no number that a file could not
-have."""
+"""Python takes what the command line takes: paths in place of files, and only numbers that a file may have."""
 
 import dataclasses
 import math
@@ -51,10 +50,10 @@ NUMBERS = [
 )
 @pytest.mark.parametrize("bad", [math.nan, -1, -0.5])
 def test_no_number_is_negative_or_none(made, name, bad):
-    """Every numeric field of what a user makes in Python; the complaint names it."""
+    """For every numeric field of what users make in Python; the complaint names the field."""
     with pytest.raises(InputError) as error:
         found = dataclasses.replace(made, **{name: bad})
-        if isinstance(found, WorkloadShape):  # what a graph says of it comes first: shapes are checked by their layers
+        if isinstance(found, WorkloadShape):  # its layer checks a shape, since a graph has its own complaint
             Layer("a", "fc", "Gemm", found)
     assert name in str(error.value) or (name in "GNKCPQRS" and f"shape.{name}" in str(error.value))
 
@@ -129,7 +128,7 @@ def test_a_problem_is_made_of_paths(files, kind):
 
 
 def test_searches_take_paths_where_they_take_networks(files, monkeypatch):
-    """What a search would begin with; no search runs."""
+    """Compares the problems that the searches would begin with; no search runs."""
     begun = []
     monkeypatch.setattr(Search, "run", lambda self: begun.append(self))
     mj.search(str(files["onnx"]), cache=False)

@@ -19,7 +19,7 @@ def networks(tmp_path_factory):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_products_are_those_published(networks, name):
-    """Within what the rounding of the figure leaves open; a biased or repeated layer would be off by far more."""
+    """Within the rounding of the published figure; a layer with a bias or a repeated one would be off by far more."""
     assert networks[name].macs == pytest.approx(PUBLISHED[name].macs, rel=2e-3)
     assert built(name)[1] == PUBLISHED[name].parameters
 

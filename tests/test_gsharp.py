@@ -150,7 +150,7 @@ def test_closed_form_equals_the_simulation(bandwidth):
 
         wanted = jax.jit(jax.vmap(one))(jnp.asarray(where), jnp.asarray(priority))
     np.testing.assert_allclose(makespan, np.asarray(wanted.makespan), rtol=1e-12)
-    # A job without duration has no demand in the simulation; here neither, since no time passes.
+    # A job without duration has no demand in the simulation, nor here, since no time passes.
     np.testing.assert_allclose(end, np.asarray(wanted.end), rtol=1e-12)
 
 
@@ -192,7 +192,7 @@ def test_objectives_by_hand():
     assert found["edp"] == 36
     assert found["tardiness"] == 1 * 1 + 2 * 2
     assert found["mean-end"] == pytest.approx((2 + 2 * 5 + 6) / 4)
-    # They end as 0, 1, 2; wanted 2, 1, 0: two of three are 2 = A places away.
+    # They end in the order 0, 1, 2, wanted is 2, 1, 0: two of three are 2 = A places away.
     assert found["unsatisfied"] == pytest.approx(2 / 3)
 
 
@@ -297,7 +297,7 @@ def test_heuristics_by_hand():
         run_heuristic("random-random", small, 1).order.tolist()
         != run_heuristic("random-random", small, 2).order.tolist()
     )
-    # What stalls everybody goes where it asks for less, though that takes longer.
+    # A job that stalls all others goes where it demands less, though it takes longer there.
     stalling = table([[2, 3], [1, 1]], [[30, 3], [1, 1]])
     assert run_heuristic("LPT-EFT", stalling).accelerator[0] == 0
     assert run_heuristic("LPT-stall", stalling).accelerator[0] == 1
@@ -338,7 +338,7 @@ def test_lpt_and_bounds_of_the_reference():
         assert bound.stalls >= bound.assignment
         (value,) = evaluate_plans(one, [run_heuristic("LPT-EFT", one)])
         # Where cores differ in size alone, jobs of few channels end on them at the same time, and the reference breaks
-        # such ties otherwise.
+        # such ties differently.
         ties = row["platform"] in ("S5", "S6")
         assert value["makespan"] == pytest.approx(float(row["lpt"]), rel=0.025 if ties else 1e-6)
 
@@ -357,7 +357,7 @@ def test_no_schedule_is_below_the_bound(bandwidth):
         best = min(row["makespan"] for row in evaluate_plans(one, plans))
         bound = job_bound(one)
         assert bound.best <= best * (1 + 1e-9)
-        assert bound.best >= 0.3 * best  # and it says something
+        assert bound.best >= 0.3 * best  # and it is not trivial
 
 
 def test_the_bound_of_one_job_is_its_makespan():
@@ -473,15 +473,15 @@ def test_schedule_from_the_command_line(tmp_path, capsys):
     assert max(float(row["end"]) for row in timeline) == pytest.approx(values[0], rel=1e-9)
     with open(out / "job_analysis.csv") as stream:
         assert len(list(csv.DictReader(stream))) == 16
-    # What was written evaluates again, to the same makespans.
+    # The written schedules evaluate to the same makespans.
     assert main(["evaluate", "schedules", str(out / "job_table.json"), "--out", str(tmp_path / "again.json")]) == 0
     again = json.loads((tmp_path / "again.json").read_text())["schedules"]
     assert [row["makespan"] for row in again] == pytest.approx(values, rel=1e-9)
-    # And is a problem itself.
+    # The written table is a problem itself.
     command = ["schedule", "--jobs", str(out / "job_table.json"), "--method", "HEFT"]
     assert main(command) == 0
     assert "HEFT" in capsys.readouterr().out
-    # It says what it costs by itself.
+    # A table fixes its costs: options that would set them are refused.
     for option in (["--flexible"], ["--demand", "compulsory"], ["--shape", "x=1,2"], ["--platform", "S1"]):
         assert main([*command, *option]) == 2
         assert option[0] in capsys.readouterr().err
@@ -498,14 +498,14 @@ def test_a_search_ends_where_nothing_better_can_be_found(method):
     front = run_method(method, jobs, config)
     assert front.best.evaluations == 8 and front.best.history == ((8, 21.0),)
     assert front.best.objectives["makespan"] == job_bound(jobs).best == 21
-    # Of what has no such bound, every generation is bred.
+    # For an objective without such a bound, every generation is bred.
     other = run_method(method, jobs, dataclasses.replace(config, objectives=("mean-end",), generations=3))
     assert other.best.evaluations == 32 and len(other.best.history) == 4
 
 
 @pytest.mark.parametrize("succession", [None, PRINTED])
 def test_a_search_that_stops_finds_what_it_would_have_found(succession):
-    """To the generation that reaches a value, the two searches are the same."""
+    """Up to the generation that reaches the target, the two searches are the same."""
     context = jax.tree.map(lambda leaf: leaf[None], JobGoals().problem(random_table(5)))
     config = JobSearchConfig(population=8, generations=12)
 
@@ -548,7 +548,7 @@ def test_schedules_of_a_job_table_stand_in_the_comparison(tmp_path, capsys):
         found = {row["schedule"]: float(row["makespan"]) for row in csv.DictReader(stream)}
     assert found == {"HEFT": 8, "HEFT (of the table)": 6, "by hand/1": 8, "By hand 1": 8, "4": 8}
     drawn = {path.name for path in (tmp_path / "out" / "figures").glob("gantt_*.png")}
-    named = ["HEFT", "HEFT_(of_the_table)", "by_hand_1", "By_hand_1-2", "4"]  # some disks hold letters for equal
+    named = ["HEFT", "HEFT_(of_the_table)", "by_hand_1", "By_hand_1-2", "4"]  # some disks ignore case
     assert drawn == {f"gantt_{name}.png" for name in named}
     assert len(json.loads((tmp_path / "out" / "job_table.json").read_text())["schedules"]) == 5
 
@@ -709,7 +709,7 @@ def test_a_kept_schedule_applies_to_its_own_batch_and_to_a_shuffled_one(batch):
     again = apply_ranked(batch, kept)
     assert again.accelerator.tolist() == plan.accelerator.tolist()
     assert again.order.tolist() == plan.order.tolist()
-    # Jobs of distinct mean latency in another order: the same schedule of the same jobs.
+    # Jobs of distinct mean latency in another order get the same schedule.
     means = np.where(np.isfinite(batch.duration), batch.duration, 0).mean(axis=1)
     chosen = np.unique(means, return_index=True)[1][:20]
     part, mixed = (

@@ -375,7 +375,7 @@ def test_machine_at_full_size_is_the_template():
 
 
 def test_costs_of_the_packaged_templates():
-    # Accelergy's totals, at the sizes that its designs have: Simba's are Table 4's.
+    # Accelergy's totals, at the sizes of its designs: those of Simba are Table 4's.
     simba = one(1).machine
     area = float(jnp.sum(simba.area * simba.instances) + simba.mac_area * simba.mac_instances)
     assert area == pytest.approx(67183352.625, rel=1e-4)
@@ -467,7 +467,7 @@ def test_ports_need_a_table(tmp_path):
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 3), st.lists(st.floats(0.01, 1), min_size=6, max_size=6), st.integers(0, 5))
 def test_a_level_that_grows_changes_its_own_costs_alone(index, shares, grown):
-    """Not always upward: CACTI's larger memory may be cheaper."""
+    """Costs need not rise: a larger memory may be cheaper in CACTI."""
     template = one(index)
     full = template.machine
     capacity = jnp.where(jnp.isinf(full.capacity), full.capacity, jnp.ceil(full.capacity * jnp.asarray(shares)))
@@ -478,7 +478,7 @@ def test_a_level_that_grows_changes_its_own_costs_alone(index, shares, grown):
     np.testing.assert_array_equal(large.access_energy[others], small.access_energy[others])
     np.testing.assert_allclose(large.area[grown], full.area[grown], rtol=1e-6)
     np.testing.assert_allclose(large.access_energy[grown], full.access_energy[grown], rtol=1e-6)
-    # Wires of the levels above are as long as what they cross is wide.
+    # Wires of the levels above are as long as the area that they cross is wide.
     change, wires = np.sign(large.area[grown] - small.area[grown]), np.sign(large.hop_energy - small.hop_energy)
     assert np.all((wires == 0) | (wires == change))
     assert small.mac_instances == full.mac_instances

@@ -1,4 +1,4 @@
-"""Files of other tools into ours, and from there through the evaluation."""
+"""Files of other tools are converted into ours, and those are evaluated."""
 
 import csv
 import dataclasses
@@ -61,7 +61,7 @@ def test_layers(tmp_path, target):
 
 
 def test_the_mapping_that_is_taken_is_the_fastest_in_the_package(tmp_path, target):
-    """Not the one of fewest cycles on the chiplet, which a slow interface may hold up longer than any other."""
+    """Not the one with the fewest cycles on the chiplet, which a slow interface may delay more than others."""
     slow = dataclasses.replace(target, package=mj.Package(max_tiles=4, interface_bandwidth=0.05))
     tables, free = target.tables(), mj.Package(interface_bandwidth=np.inf, link_bandwidth=np.inf)
     rows = [(u, t) for u in range(tables.count.shape[0]) for t in range(2)]
@@ -120,7 +120,7 @@ def test_allocation(tmp_path, target):
 
 
 def test_templates_are_given_for_the_cores_that_are_named_or_for_those_with_layers(target):
-    """Core 2 is a second choice and stands nowhere."""
+    """Core 2 is a second choice and runs no layer."""
     path = EXAMPLES / "allocation.yaml"
     for chiplets in (("simba", "eyeriss", "simba"), ("simba", "eyeriss")):
         found = read_allocation(path, dataclasses.replace(target, chiplets=chiplets))
@@ -132,7 +132,7 @@ def test_templates_are_given_for_the_cores_that_are_named_or_for_those_with_laye
 
 
 def test_the_commands_of_the_page_run_in_its_folder(tmp_path, monkeypatch, capsys):
-    """With random mappings, which need no mapper."""
+    """The mappings are random, so that no mapper runs."""
     page = (EXAMPLES.parent / "batches.md").read_text()
     block = page.split("<!-- examples -->\n```sh\n")[1].split("```")[0]
     commands = [command.split() for line in block.splitlines() for command in line.split(" && ")]

@@ -48,7 +48,7 @@ def individuals_of(many):
 
 
 def broken(one, g):
-    """What is wrong with an individual: with its genes, with its seats, and with the design that they stand for."""
+    """What is wrong with an individual: with its genes, its tiles, and the design that they stand for."""
     found = problems(one.design, g) + problems(jax.device_get(placed(one)), g)
     if sorted(one.tile) != list(range(S)):
         found.append("tiles are no permutation")
@@ -104,7 +104,7 @@ def individual(a, tile):
 
 
 def found(name, *parents, child=0, tries=100):
-    """Distinct (placed template, placed assignment, tile) of an operator over many keys."""
+    """Distinct (placed template, placed assignment, tile) that an operator yields over many keys."""
     run = jax.jit(lambda keys: jax.vmap(lambda k: getattr(instances, name)(k, *parents, chains()))(keys))
     many = run(jax.random.split(jax.random.key(0), tries))
     many = many[child] if isinstance(many, tuple) else many
@@ -144,7 +144,7 @@ def test_sa_crossover_appends_an_instance_that_one_parent_lacks():
 
 
 def test_scheduling_crossover_appends_whole_genes():
-    # Three cuts at least; behind the cut, layers go to the instance and the mapping that the other parent has them on.
+    # There are five cuts; layers behind a cut get the instance and the mapping that the other parent gives them.
     first = outcomes(lambda key, a, b, g: instances.scheduling_crossover(key, a, b, g)[0].design,
                      individual(A, [0, 1, 2, 3]), individual(B, [0, 1, 2, 3]))  # fmt: skip
     after_one = ((0, 1, 1, 0, 0, 0), (0, 1, 1, 1, 1, 1), (0, 3, 4, 5, 1, 2), (0, 1, -1, -1))
@@ -176,7 +176,7 @@ def test_the_preset_is_what_it_says():
     assert (mapper.generations, mapper.population, mapper.immigrants, mapper.descent) == (15, 120, 0, 0)
     assert mapper.evaluations == 16 * 120
     assert (mapper.operators, mapper.front, mapper.scale, mapper.padding) == ("medea", "population", "linear", False)
-    assert mapper.entries >= mapper.population  # all of a first front
+    assert mapper.entries >= mapper.population  # room for a first front of all individuals
     assert Settings.preset("tiny", preset="moham").moham.population == 128
     assert preset_package("moham").contention == "interface"
     assert PackageParameters().contention == "all"
@@ -219,12 +219,12 @@ def networks(tmp_path_factory):
 def test_the_command_writes_the_last_population_and_the_archive_beside_it(networks, tmp_path):
     assert search(networks, tmp_path / "a", "--preset", "moham", "--no-figures") == 0
     history = table(tmp_path / "a" / "history.csv")
-    assert int(history[-1]["evaluations"]) == 13 * int(SIZES[1])  # nobody immigrates
+    assert int(history[-1]["evaluations"]) == 13 * int(SIZES[1])  # there are no immigrants
     front, archive = (objectives(table(tmp_path / "a" / name)) for name in ("front.csv", "archive.csv"))
-    # What the last population holds was evaluated: the archive has it, or what dominates it.
+    # The archive has every design of the last population, or one that dominates it.
     for point in front:
         assert (archive <= point * (1 + 1e-9)).all(axis=1).any()
-    # A search without such a result takes the archive away.
+    # A search that writes no archive removes the old one.
     assert search(networks, tmp_path / "a", "--preset", "paper", "--no-figures") == 0
     assert not (tmp_path / "a" / "archive.csv").exists()
 

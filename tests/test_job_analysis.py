@@ -130,7 +130,7 @@ def test_a_free_shape_is_never_slower_and_fits_the_buffers():
     assert np.all(2 * free.tile_bytes <= 2 * 2**20)
     tight = flexible_rows(shapes, "HB", 2048, shared_buffer=float(2 * fixed.tile_bytes.max()))
     assert np.all(analyse(shapes, "HB", tight, 2048 // tight).tile_bytes <= fixed.tile_bytes.max())
-    # Also where a job asks more of an element than the paper's 1 KB, whatever the shape.
+    # Also where a job needs more than the paper's 1 KB per element, whatever the shape of the array.
     deep = job_shapes([layer_shape("conv", dict(zip("KCPQRS", (70, 282, 82, 55, 14, 14), strict=True)))])
     assert deep.element_bytes[0] > 1024
     whole = [analyse(deep, "HB", h, 2048 // h) for h in (1 << k for k in range(12))]
@@ -173,7 +173,7 @@ def test_an_element_holds_something():
 
 
 def test_jobs_of_random_shapes():
-    """Bounds are within their range, filters and what is 1 stay, and the draw follows from the seed."""
+    """Bounds are within their range, filters and bounds of 1 stay, and the seed determines the draw."""
     kinds = [("conv", {"K": 64, "C": 32, "P": 28, "Q": 28, "R": 3, "S": 3}), ("fc", {"K": 1000, "C": 512}),
              ("dwconv", {"C": 96, "P": 14, "Q": 14, "R": 3, "S": 3}),
              ("gconv", {"G": 4, "K": 16, "C": 16, "P": 7, "Q": 7, "R": 3, "S": 3})]  # fmt: skip

@@ -66,7 +66,7 @@ def test_advantages_against_sums_written_out():
 
 
 def test_the_loss_raises_what_did_well_and_clipping_stops_it():
-    """One weight: the bias of the policy's last layer, two accelerators, one of which did well."""
+    """The only weight is the bias of the policy's last layer; one of two accelerators did well."""
     steps = Steps(
         seen=jnp.zeros((2, 1)),
         accelerator=jnp.asarray([0, 1]),
@@ -128,7 +128,7 @@ def test_optimisers_of_the_library(method):
 
 
 def test_the_first_points_of_cma_es_put_jobs_on_all_cores():
-    """The library's own spread leaves those at the ends of the range idle (nevergrad 1.0.12)."""
+    """The library's own spread leaves the cores at the ends of the range idle (nevergrad 1.0.12)."""
     pytest.importorskip("nevergrad", reason="nevergrad (extra `baselines`) is not installed")
     duration = np.repeat(np.arange(1.0, 41.0)[:, None], 4, axis=1)
     table = dataclasses.replace(uneven(40), duration=duration, bytes=np.ones_like(duration), energy=None)

@@ -42,7 +42,7 @@ def test_jobs_are_layers_of_the_pool_and_follow_from_the_seed(packaged, pool):
     assert set(counts) == (set(TASKS) if pool == "mixed" else {pool})
     if pool == "mixed":
         assert max(counts.values()) - min(counts.values()) <= 1
-        # In no fixed order: else some rank or place would always be of the same task.
+        # Their order is not fixed: otherwise some rank or place would always be of the same task.
         assert len({tuple(tasks[tenant] for tenant in b.tenants[:9]) for b in (batch, other)}) == 2
     else:
         networks = {n.name for n in packaged.networks if n.task == pool}

@@ -35,7 +35,7 @@ def population():
 
 
 def rows(genes):
-    """Schedules as tuples, to be found again."""
+    """Schedules as tuples, which can be compared."""
     flat = np.concatenate([np.asarray(genes.accelerator, float), np.asarray(genes.priority, float)], axis=1)
     return [tuple(row) for row in flat.tolist()]
 
@@ -45,7 +45,7 @@ def rows(genes):
 
 @pytest.mark.parametrize("succession", [PRINTED, RELEASED, TEXTBOOK, Succession(0.2, 0.35, "even")])
 def test_elites_live_on_and_parents_are_of_the_best(succession):
-    """With an operator that hands parents on unchanged, a generation is elites, then members of the pool."""
+    """With an operator that returns its parents, a generation is the elites, then members of the pool of parents."""
     genes, values = population()
     same = dataclasses.replace(gsharp_problem(("makespan",)), vary=lambda key, a, b, problem, rates: (a, b))
     following = succeed(jax.random.key(1), genes, values, PROBLEM, PAPER_RATES, problem=same, succession=succession)
@@ -55,12 +55,12 @@ def test_elites_live_on_and_parents_are_of_the_best(succession):
     elites, pool = round(succession.elites * SIZE), max(2, round(succession.parents * SIZE))
     assert rows(following)[:elites] == ranked[:elites]
     assert set(rows(following)[elites:]) <= set(ranked[:pool])
-    # By roulette the best of two is drawn nearly always, so much shorter is it.
+    # Roulette nearly always draws the better of two parents here, since it is so much shorter.
     assert len(set(rows(following)[elites:])) > 1 or succession.draw == "roulette"
 
 
 def test_how_parents_are_drawn():
-    """Frequencies of 40,000 draws against what each way says."""
+    """Frequencies of 40,000 draws against the probabilities of each way."""
     values = jnp.asarray([1.0, 2.0, 4.0, 9.0, 50.0, 60.0])
     number = 40_000
 
@@ -69,7 +69,7 @@ def test_how_parents_are_drawn():
         return np.bincount(drawn, minlength=6) / number
 
     np.testing.assert_allclose(shares(Succession(0, 4 / 6, "even")), [1 / 4] * 4 + [0, 0], atol=0.01)
-    weights = np.asarray([9, 8, 6, 1])  # the longest among the parents, less the own, plus one
+    weights = np.asarray([9, 8, 6, 1])  # the longest of the parents minus its own, plus one
     np.testing.assert_allclose(shares(Succession(0, 4 / 6, "roulette")), [*(weights / 24), 0, 0], atol=0.01)
     twice = [(11 - 2 * k) / 36 for k in range(6)]  # the better of two
     np.testing.assert_allclose(shares(Succession(0, 1, "tournament")), twice, atol=0.01)
@@ -94,7 +94,7 @@ def test_searches_as_published(method):
     assert found.objectives["makespan"] == pytest.approx(best[-1], rel=1e-5)
     assert job_bound(TABLE).best * (1 - 1e-9) <= found.objectives["makespan"] < best[0]
     assert np.isfinite(TABLE.duration[np.arange(24), found.plan.accelerator]).all()
-    # A schedule that is given is in the first population.
+    # A given schedule is in the first population.
     started = run_method(method, TABLE, config, given=[found.plan]).best
     assert started.history[0][1] <= best[-1] * (1 + 1e-6)
 
@@ -118,7 +118,7 @@ def children(key, **rates):
 
 
 def changed(a, b):
-    """Jobs of whose genes two schedules differ: of the accelerators, and of the priorities."""
+    """Jobs whose accelerators differ between two schedules, and those whose priorities do."""
     pairs = ((np.asarray(getattr(x, name)) for x in (a, b)) for name in ("accelerator", "priority"))
     return tuple(np.flatnonzero(one != two) for one, two in pairs)
 
@@ -193,7 +193,7 @@ def test_presets_on_the_command_line(tmp_path, capsys):
             "preset": name, "demand": preset.demand, "lb": preset.lb, "population": 6, "generations": 2,
         }  # fmt: skip
     assert bounds["gsharp"] != bounds["as-released"]
-    # What is given besides counts.
+    # Options given beside a preset take effect.
     own = [
         "--demand",
         "compulsory",

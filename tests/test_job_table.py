@@ -1,4 +1,4 @@
-"""Job tables, and schedules in files: numbers, and what is said about bad input."""
+"""Job tables, and schedules in files: numbers, and messages about bad input."""
 
 import copy
 import csv
@@ -215,7 +215,7 @@ def test_job_table(tmp_path, capsys):
 
 @pytest.mark.parametrize("numbers", [False, True])
 def test_accelerators_stand_in_the_order_of_the_jobs_or_under_their_names(tmp_path, capsys, numbers):
-    """An order of its own does not move them."""
+    """The order of a schedule does not move them."""
     listed = [0, 1, 1] if numbers else ["big", "small", "small"]
     same = [
         {"order": order, "accelerator": where, "note": "mine"}
@@ -230,7 +230,7 @@ def test_accelerators_stand_in_the_order_of_the_jobs_or_under_their_names(tmp_pa
 
 
 def test_what_rounding_leaves_is_no_stall(tmp_path, capsys):
-    """Ends are sums, of which a difference is off by some last places: that is no time lost to bandwidth."""
+    """Ends are sums, whose differences are off in the last places: that is no time lost to bandwidth."""
     jobs = [{"name": str(j), "duration": 0.1 + 0.01 * j, "bytes": 0} for j in range(30)]
     table = {"format": "job-table/1", "time_unit": "s", "resources": [], "jobs": jobs}
     table |= {"accelerators": [{"name": "a", "resources": []}]}
@@ -374,7 +374,7 @@ def test_bad_files(tmp_path, document, words):
 
 
 def _refused(tmp_path, document, words):
-    """A file that is refused, or whose only broken entry is told: in the words with which arrays of it are refused."""
+    """Asserts that a file is refused, or its one broken entry reported, in the words that refuse its arrays."""
     path, told = _write(tmp_path, document), []
     try:
         evaluate_schedules(path, tmp_path / "out.json", complain=told.append)
@@ -424,7 +424,7 @@ def test_the_largest_numbers_that_are_read_give_finite_ones(tmp_path, float32):
 
 
 def test_a_broken_schedule_is_a_row_and_the_others_go_on(tmp_path, capsys):
-    """As in a table of many files: the reason names the place and the remedy."""
+    """As in a table of many files, the reason names the place and the remedy."""
     bad = {"name": "bad", "order": ["conv", "fc", "end"], "accelerator": ["big", "big", "small"]}
     short, nameless = {"name": "short", "order": ["conv"]}, {"order": [0, 1, 2], "accelerator": [0, 1, 1]}
     first, second = _TABLE["schedules"]

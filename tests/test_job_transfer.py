@@ -13,16 +13,16 @@ from mohamjax.jobs import STARTED, JobSearchConfig, check_transfer, direct_trans
 from mohamjax.jobs.table import JobTable
 from mohamjax.plot.jobs import job_convergence
 
-# As many jobs, accelerators, schedules and generations in all tests, and the genetic method that compiles fastest: they
-# share one compiled search.
+# All tests have equal numbers of jobs, accelerators, schedules and generations, and the genetic method that compiles
+# fastest: they share one compiled search.
 CONFIG = JobSearchConfig(population=4, generations=1)
 JOBS = 24
 
 
 def two_kinds(seed):
-    """Twelve long jobs that are fast on the first accelerator, twelve short ones that are fast on the second, mixed.
+    """Table of twelve long jobs, fast on the first accelerator, mixed with twelve short ones, fast on the second.
 
-    All others would take longer than the twelve long ones there, one after the other: those are the makespan.
+    Elsewhere a single job takes longer than all twelve long ones in a row, whose sum is the best makespan (returned).
     """
     rng = np.random.default_rng(seed)
     long, short = rng.integers(100, 121, 12), rng.integers(10, 31, 12)
@@ -69,10 +69,10 @@ def test_a_transfer_is_worth_what_it_learnt_and_starts_a_search(learnt):
     started = run_method("standard-ga", table, CONFIG, given=[direct.plan]).best
     assert started.history == ((4, best), (8, best)) and started.objectives["makespan"] == best
     assert alone.history[0][1] > 2 * best
-    # More schedules than the population takes: the first ones count.
+    # Of more schedules than the population takes, the first ones count.
     many = run_method("standard-ga", table, CONFIG, given=[direct.plan] * 9).best
     assert many.objectives["makespan"] == best
-    # Methods that do not search from schedules are what they are.
+    # Methods that do not search from schedules ignore them.
     values = [run_method("random-random", table, given=given).best.objectives for given in ([], [direct.plan])]
     assert values[0] == values[1] and values[0]["makespan"] > best
     printed = {"gsharp-printed", "gsharp-released", "standard-ga-printed"}
@@ -152,11 +152,11 @@ def test_from_one_batch_to_the_next_on_the_command_line(tmp_path, capsys):
     (kept,) = json.loads(capsys.readouterr().out)["schedules"]
     file = str(first / "transfer.json")
     assert read_transfer(file).objectives == {"makespan": kept["makespan"]}
-    # On its own batch a kept schedule is what it was.
+    # On its own batch a kept schedule has the same makespan.
     assert main([*on, "--seed", "1", "--method", "LPT-stall", "--transfer", file]) == 0
     one, two = json.loads(capsys.readouterr().out)["schedules"]
     assert {one["method"], two["method"]} == {"transfer", "LPT-stall"} and one["makespan"] == two["makespan"]
-    # On the next one it is a row of its own and where the search starts.
+    # On the next batch it is a row of its own, and the search starts from it.
     methods = ["--method", "standard-ga,random-random", "--population", "4", "--generations", "1"]
     assert main([*on, "--seed", "2", *methods, "--transfer", file, "--out", str(second)]) == 0
     printed = capsys.readouterr()
@@ -169,7 +169,7 @@ def test_from_one_batch_to_the_next_on_the_command_line(tmp_path, capsys):
     assert history["transfer", "1"] == values["transfer"]
     assert history["standard-ga", "4"] <= values["transfer"] * (1 + 1e-6)
     assert f"transfer: {file}\n" in (second / "config.yaml").read_text()
-    # Accelerators of other kinds are named, another number of them is refused; so is another number of jobs.
+    # Accelerators of other kinds are named; another number of accelerators or of jobs is refused.
     methods = ["--method", "HEFT", "--transfer", file]
     assert main([*command, "--platform", "S1", *methods]) == 0
     assert "learnt on other accelerators: 0 HB 32x64" in capsys.readouterr().err

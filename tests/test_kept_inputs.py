@@ -1,4 +1,4 @@
-"""No result takes the place of a file that it is made of, however that file is named."""
+"""No result replaces a file that it is made from, however that file is named."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def test_a_table_in_the_folder_that_it_is_made_of_is_written_and_resumed(folder,
 
 
 def test_a_table_that_was_stopped_before_its_first_row_is_no_input(folder):
-    """An empty file of JSON lines is one that cannot be read, unless it is a table of ours."""
+    """An empty file of JSON lines is an unreadable input, unless its journal shows that it is a table of ours."""
     pathlib.Path("fold/rows.jsonl").write_text("")
     assert len(find_inputs("fold").files) == 2
     pathlib.Path("fold/rows.jsonl.journal").write_text("")

@@ -1,4 +1,4 @@
-"""Programs that are traced once and kept: a file that is stale, damaged or of another make never decides a number."""
+"""Programs that are traced once and kept: no stale, damaged or foreign file ever decides a number."""
 
 import copy
 import dataclasses
@@ -43,7 +43,7 @@ def folder(tmp_path, monkeypatch):
     before = exported._folder
     monkeypatch.setattr(
         "mohamjax.runtime.code_hash.STARTED", time.time() + 1e6
-    )  # who edits the package meanwhile fails no test
+    )  # edits of the package meanwhile fail no test
     keep_in(tmp_path / "traced")
     TRACED.clear()
     yield tmp_path / "traced"
@@ -51,7 +51,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def fresh(options=OPTIONS):
-    """As a new process has it: nothing known, and no trace of the same function either."""
+    """The kept function as a new process has it: nothing is known, and JAX has no trace of it."""
 
     @functools.wraps(double)
     def own(*arguments, **static):
@@ -77,7 +77,7 @@ ADD = {"add": np.float32(1)}
 
 
 def test_options_that_the_compiler_has_not_are_left_out():
-    """Releases of XLA drop options; one that it has, with a value that it cannot take, is still refused."""
+    """Releases of XLA drop options; a wrong value of an option that it has is still refused."""
     function = fresh({**OPTIONS, "xla_no_release_had_this": True})
     assert function.compiler_options == OPTIONS
     same(function(rows(), ADD))
@@ -184,7 +184,7 @@ def test_a_damaged_file_is_traced_anew(folder, damage):
 
 
 def test_the_options_of_the_platform_join_but_inside_another_program(folder, monkeypatch):
-    """JAX refuses options there; and what XLA does not have is left out."""
+    """JAX refuses options there. Options that XLA does not have are left out."""
     own = {"xla_llvm_disable_expensive_passes": True}
     monkeypatch.setattr(exported, "platform_options", lambda: {**own, "xla_no_such_option": 1})
     assert kept_jit(double, compiler_options=OPTIONS).compiler_options == {**own, **OPTIONS}
@@ -348,7 +348,7 @@ def test_operators_of_a_search_have_names_that_every_process_gives_them():
 
 
 def ours(held, default=0):
-    """Functions as the package makes them, around what they hold; equal code, unequal programs."""
+    """A closure over `held`, as of the package: equal code, but another program for another value."""
 
     def own(x, times=default):
         return held * x * times
@@ -359,7 +359,7 @@ def ours(held, default=0):
 
 @dataclasses.dataclass(frozen=True)
 class Others:
-    """Whose methods may be changed without the package's knowing."""
+    """A class whose methods may change without the package noticing."""
 
     number: int = 1
 

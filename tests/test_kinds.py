@@ -37,7 +37,7 @@ def test_immediate_predecessors_say_the_same_and_none_is_implied(predecessors):
 
 
 def test_joined_outputs_have_few_immediate_predecessors():
-    """Every layer reads all before it, as in a dense block: only the last says something."""
+    """Where every layer reads all before it, as in a dense block, only the last of them is immediate."""
     assert immediate([list(range(i)) for i in range(50)]) == [[], *([i] for i in range(49))]
 
 

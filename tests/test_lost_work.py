@@ -28,7 +28,7 @@ FULL = InputError("cannot be written (No space left on device)", file="a file", 
 
 @pytest.fixture
 def done(results, tmp_path):
-    """A copy of the results of a search that is done: resumed, it has no generations left."""
+    """A copy of the results of a finished search: when it is resumed, no generations are left."""
     folder = tmp_path / "out"
     shutil.copytree(results, folder)
     return folder
@@ -183,7 +183,7 @@ def interrupted_after(batches):
 
 
 def test_ctrl_c_while_the_front_is_finished_writes_it(networks, done, tmp_path, monkeypatch, capsys):
-    """As far as it came; going on from the checkpoint gives the whole front."""
+    """As far as it is finished; resuming from the checkpoint gives the whole front."""
     out = tmp_path / "stopped"
     with monkeypatch.context() as patched:
         patched.setattr("mohamjax.search.search.finishing", interrupted_after(2))
@@ -208,7 +208,7 @@ def test_ctrl_c_while_a_front_that_is_there_is_finished_again_leaves_it(networks
 
 
 class Processes:
-    """Devices of so many processes, each of which has everything."""
+    """Stands for the devices of some processes, each of which has all data."""
 
     def __init__(self, number):
         self.several_processes = number > 1
@@ -221,7 +221,7 @@ class Processes:
 @pytest.mark.parametrize("processes", [0, 1, 2])
 @pytest.mark.parametrize("searched", [True, False])
 def test_an_interrupt_keeps_the_batches_until_then(monkeypatch, where, processes, searched):
-    """Unless another process may have done more of them, or the search had its generations from a checkpoint."""
+    """Unless another process may have done more of them, or the generations came from a checkpoint."""
 
     class Slow:
         def block_until_ready(self):
@@ -377,7 +377,7 @@ def test_a_full_standard_output_is_one_line():
 
 @pytest.mark.parametrize("thread", [False, True])
 def test_what_is_to_be_done_at_the_end_is_done(thread):
-    """A process that ends without freeing its memory still calls what waits for its end, and says what it has said."""
+    """A process that ends without freeing its memory still runs exit functions and threads, and flushes its output."""
     late = "import time; time.sleep(0.3); print('thread')" if thread else "pass"
     program = (
         "import atexit, threading\nfrom mohamjax.cli.interrupts import leave\n"

@@ -42,7 +42,7 @@ def network(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mapped(network, tmp_path_factory):
-    """Everything that one run writes."""
+    """Folder with everything that one run writes."""
     folder = tmp_path_factory.mktemp("mapped")
     code = cli.main(
         ["map", str(network), "--template", "simba", "--exhaustive", "--out", str(folder / "sets.json"),
@@ -74,7 +74,7 @@ def test_files_for_people_and_for_timeloop(mapped, network):
     folders = [path.parent for path in (mapped / "timeloop").glob("*/*/mapping.yaml")]
     report = json.loads((mapped / "sets.json").read_text())
     assert len(folders) == sum(len(s["mappings"]) for s in report["sets"])
-    # A mapping comes back from Timeloop's files as it was.
+    # A mapping comes back unchanged from Timeloop's files.
     application = load_scenario([str(network)])
     back = given_mappings([[sorted(folders)[0]]], setup(application, TEMPLATES[1]))
     own = given_mappings([[mapped / "sets.json"]], setup(application, TEMPLATES[1]))
@@ -105,7 +105,7 @@ def test_whole_networks_add_up(mapped):
 
 
 def test_latencies_at_the_interface_are_those_of_a_layer_alone(mapped, network):
-    """As the fluid model has it for one job behind its interface, here the default one of 4 bytes per cycle."""
+    """The fluid model gives the same for one job behind the default interface of 4 bytes per cycle."""
     report = json.loads((mapped / "sets.json").read_text())
     assert report["offchip_bytes_per_cycle"] == 4.0
     bound, free = 0, 0
@@ -257,7 +257,7 @@ def test_a_problem_that_is_not_of_the_network_is_refused(mapped, tmp_path):
 
 @pytest.mark.slow
 def test_choices_reach_the_front_of_all_choices():
-    """Against every choice of 4 layers with 5 mappings each, evaluated one by one."""
+    """Compares with every choice for 4 layers of 5 mappings each, evaluated one by one."""
     template = TEMPLATES[1]
     arrays = jax.tree.map(lambda leaf: leaf[0], template_arrays([template], TECHNOLOGY))
     levels, rng = arrays.component.shape[0], np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""The mapper as a whole: what its tables hold, that they hold it again tomorrow, and that the search is one."""
+"""The mapper as a whole: its tables are right and reproducible, and it beats random search."""
 
 import dataclasses
 import itertools
@@ -43,7 +43,7 @@ from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 KEY = jax.random.key(7)
 TEMPLATES = TEMPLATES[:3]
-CONFIG = dataclasses.replace(BUDGETS["tiny"].mapper, generations=15)  # of its sizes: other files compile them too
+CONFIG = dataclasses.replace(BUDGETS["tiny"].mapper, generations=15)  # sizes that other files compile too
 LAYERS = (
     UniqueLayer("conv", WorkloadShape(K=64, C=32, P=28, Q=28, R=3, S=3)),
     UniqueLayer("fc", WorkloadShape(N=96, K=256, C=512)),
@@ -205,14 +205,14 @@ def _draw(keys, space):
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**16))
 def test_tables_over_children_change_nothing_where_they_are_not_needed(seed):
-    """The program without them, which evaluates most mappings, and the other one, given mappings that need none."""
+    """Mappings that need none cost the same in the program without them, which evaluates most mappings."""
     with jax.enable_x64(True):
         shape = dataclasses.replace(random_shape(np.random.default_rng(seed)), P=12, R=4)
         context = mapper_context.context(UniqueLayer("conv", shape), toy(), TECHNOLOGY, dtype=jnp.float64)
         nests = jax.device_get(_draw(jax.random.split(jax.random.key(seed), 256), context.space))
         needs = need_children(nests.spatial > 1, double=True)
         assert 0 < needs.sum() < len(needs)
-        # As many as a batch of the tables has, so that it is the tables' own program.
+        # As many as in a batch of the tables, so that their own program runs.
         nests, needs = jax.tree.map(lambda leaf: np.concatenate([leaf] * 4), (nests, needs))
         given = jax.tree.map(lambda leaf: np.repeat(leaf[None], 1024, axis=0), (context.space.layer, context.template))
         without, having = (
@@ -309,14 +309,14 @@ def test_it_beats_random_search_at_equal_evaluations():
             reference = 2 * np.concatenate([*(r[np.isfinite(r).all(axis=1)] for r in random)]).max(axis=0)
             best = [np.median([_log_hypervolume(x, reference) for x in fronts]) for fronts in (ours, random)]
             ratios.append(best[0] / best[1])
-    # Where random search finds the front of a small space too, the two are equal but for luck.
+    # Where random search finds the front of a small space too, only luck tells the two apart.
     assert np.median(ratios) > 1.01, ratios
     assert min(ratios) > 0.97, ratios
     assert np.mean(ratios) > 1.03, ratios
 
 
 def test_a_given_mapping_takes_part(tables):
-    """The most frugal of a search, given to a search that breeds nothing, is in its set."""
+    """The most frugal mapping of a search, given to another that breeds nothing, is in its set."""
     energies = tables.objectives[..., 1]
     frugal = rows(tables.mapping, 0, 1, int(energies[0, 1].argmin()))
     config = dataclasses.replace(CONFIG, generations=0, descent=0)
@@ -340,7 +340,7 @@ def test_the_cache_gives_the_same_tables_without_searching(tables, tmp_path):
     assert all(p.evaluations == 0 and p.cached == 9 for p in seen) and seen
 
     flipped = bytearray(files[1].read_bytes())
-    flipped[flipped.index(b"PK\x01\x02") + 10] = 99  # the way in which its first array is packed
+    flipped[flipped.index(b"PK\x01\x02") + 10] = 99  # compression method of its first array
     files[1].write_bytes(flipped)
     files[2].write_bytes(files[2].read_bytes()[:1000])
     files[0].write_bytes(b"damaged")
@@ -393,5 +393,5 @@ def test_a_template_that_costs_nothing_has_its_pareto_sets():
         for t, count in enumerate(tables.count[u]):
             values = np.asarray(tables.objectives)[u, t, :count]
             assert np.isfinite(values).all() and (values[:, 1] == 0).all()
-            assert values[:, 0].min() == np.prod(layer.shape.bounds) / 64  # all 64 MACs, all the time
+            assert values[:, 0].min() == np.prod(layer.shape.bounds) / 64  # all 64 MACs are busy all the time
     assert (np.asarray(tables.objectives)[:, 0, 0, 2] == 0).all()

@@ -38,7 +38,7 @@ def test_the_program_of_cosa_gives_legal_mappings(seed, where):
 
 
 def test_the_program_of_cosa_uses_the_array_and_the_buffers():
-    """Compute weighs most: 4 x 6 children take 4 x 6 = 24 of 64 x 3 products at once, and all of them."""
+    """Compute weighs most: all 4 x 6 children are used, for 24 of the 64 x 3 products at once."""
     problem = space(3, WorkloadShape(K=64, C=3))
     genes = cosa_mapping(jax.device_get(problem), CosaConfig(), item="a layer")
     factors = np.asarray(slot_factors(jnp.asarray(genes.slot), problem))
@@ -53,7 +53,7 @@ def test_a_program_without_time_complains():
 
 
 def test_a_program_without_a_solution_says_so():
-    """Where no level takes a loop over K, no time would help."""
+    """Where no level takes a loop over K, more time would not help."""
     problem = jax.device_get(space(3, WorkloadShape(K=4, C=3)))
     limit = np.array(problem.limit)
     limit[:, DIMS.index("K")] = 1
@@ -86,7 +86,7 @@ def test_all_orders_of_a_tiling_are_there_once():
         assert (np.sort(order, axis=-1) == np.arange(8)).all()
         seen.add(tuple(tuple(d for d in order[level] if factors[level, d] > 1) for level in (1, 2)))
     assert len(seen) == total
-    # The outermost level's order has changed only where the inner ones are through.
+    # The outermost level's order changes only after all orders of the inner ones.
     outer = [tuple(d for d in order[2] if factors[2, d] > 1) for order in np.asarray(orders)]
     assert len({tuple(x) for x in itertools.groupby(outer) for x in [x[0]]}) == math.factorial(loops[1])
 
@@ -135,7 +135,7 @@ def test_a_baseline_maps_every_pair_the_same_way_alone(method):
     for u, t in np.ndindex(count.shape):
         front = tables.objectives[u, t, : count[u, t]].astype(float)
         best = single.objectives[u, t, 0].astype(float)
-        # The least energy-delay product of all that was evaluated is the mapping that it hands out.
+        # The mapping that it returns has the least energy-delay product of all that were evaluated.
         assert best[0] * best[1] == pytest.approx((front[:, 0] * front[:, 1]).min(), rel=1e-4)
         nest = jax.tree.map(lambda leaf, u=u, t=t: leaf[u, t, 0], single.mapping)
         assert violations(nest, t + 1, LAYERS[u].shape, LAYERS[u].type) == []
@@ -150,7 +150,7 @@ def test_hybrid_search_ends_with_its_victory_condition():
     config = SIZES["hybrid"]
     mapper = BaselineMapper(LAYERS[:1], TEMPLATES[1:2], TECHNOLOGY, "hybrid", settings=config)
     spent = mapper.search(jax.random.key(1))[1]
-    # Each lane has seen 20 in a row without success, or has had its fill.
+    # Each lane has seen 20 in a row without success, or its largest number of mappings.
     assert 2 * 20 <= spent[0, 0] <= 2 * (config.most + config.chunk)
     longer = dataclasses.replace(mapper, settings=dataclasses.replace(config, evaluations=500))
     assert 500 <= longer.search(jax.random.key(1))[1][0, 0] <= 500 + 2 * config.chunk

@@ -1,4 +1,4 @@
-"""Enumeration: that it lists every mapping, that the orders it leaves out cost the same, and that its front is true."""
+"""Enumeration lists every mapping, the orders that it leaves out cost the same, and its front is the true one."""
 
 import functools
 import itertools

@@ -26,7 +26,7 @@ def architectures():
 
 
 def free(architecture):
-    """Every loop anywhere."""
+    """Template of an architecture that allows every loop everywhere."""
     rules = [LevelRule(ANY, ANY, ANY)] * len(architecture.level_names)
     return template_of(architecture, [Dataflow(("conv",), tuple(rules))])
 

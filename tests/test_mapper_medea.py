@@ -112,7 +112,7 @@ def test_parallelise_uses_more_of_the_fanouts_and_stays_valid(seed, where):
 
 
 def test_parallelise_fills_every_level_and_axis():
-    """With all of a power of two outermost and buffers without end, the toy's 4 x 6 children are used as 4 x 4."""
+    """With powers of two, all outermost, and buffers without end, 4 x 4 of the toy's 4 x 6 children are used."""
     problem = space(3, WorkloadShape(K=64, C=64))
     genes = samples(jax.random.key(0), problem)
     genes = dataclasses.replace(genes, slot=jnp.full_like(genes.slot, problem.outermost))
@@ -247,7 +247,7 @@ def free_space(shape, template=FREE):
 
 
 def kept_right(genes, problem):
-    """Levels store what the template does, but for what it leaves open."""
+    """Genes whose levels store what the template does, except where it leaves that open."""
     limits = problem.constraints
     return np.all((np.asarray(genes.keep) == limits.keep) | limits.may_bypass, axis=(1, 2))
 
@@ -343,8 +343,8 @@ def test_the_search_over_bypasses_finds_the_enumerated_set():
     both = LayerMapper(layers, [toy("free", capacity=(16, 256)), FREE], TECHNOLOGY, config).search(jax.random.key(0))
     found = both.objectives[0, 1, : both.count[0, 1]]
     np.testing.assert_allclose(np.unique(found, axis=0), np.unique(own, axis=0), rtol=1e-5)
-    assert not both.mapping.keep[0, 1, : both.count[0, 1], 1, 1:].all()  # to let something pass by is worth it
-    # A template that leaves nothing open has the set that it has alone.
+    assert not both.mapping.keep[0, 1, : both.count[0, 1], 1, 1:].all()  # bypasses are worth it
+    # A template that leaves nothing open has the same set as by itself.
     alone = LayerMapper(layers, [toy("free", capacity=(16, 256))], TECHNOLOGY, config).search(jax.random.key(0))
     np.testing.assert_array_equal(both.objectives[0, 0], alone.objectives[0, 0])
 

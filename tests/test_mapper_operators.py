@@ -42,7 +42,7 @@ from mohamjax.workload import DIMS, WorkloadShape
 SEEDS = st.integers(0, 2**31 - 1)
 WHERE = st.integers(0, len(TEMPLATES) - 1)
 COUNT = 8
-TOY = 3  # every loop everywhere, buffers of a thousand million words
+TOY = 3  # every loop everywhere, buffers of 2^30 words
 
 
 @quick_jit
@@ -114,8 +114,11 @@ def test_every_operator_keeps_every_rule(seed, template):
 
 
 def compensated(own, other, level, outermost):
-    """Plain level crossover of factors `[3, L, D]`: per dimension and prime, what grew is taken from the outermost
-    loops inwards (temporal, Y, X of each level, not the changed one), what shrank multiplies the outermost loop."""
+    """Plain level crossover of factors `[3, L, D]`.
+
+    Per dimension and prime, what the changed level gains is taken from the outermost loops inwards (temporal, Y, X of
+    each other level), and what it loses multiplies the outermost loop.
+    """
     out = own.copy()
     out[:, level] = other[:, level]
     slots = [(axis, lv) for lv in range(LEVELS - 1, -1, -1) for axis in (0, 2, 1) if lv != level]
@@ -312,7 +315,7 @@ def test_same_key_same_children():
 
 @quick_jit
 def one_by_one(drafts, problem):
-    """Drafts grown by the operators alone, whether wanted or not, and chosen from afterwards."""
+    """All drafts grown by the plain operators, whose results are kept only where they are wanted."""
 
     def one(draft):
         genes = draft.genes
@@ -329,7 +332,7 @@ def one_by_one(drafts, problem):
 
 @quick_jit
 def crowded(genes, problem):
-    """Genes of which every fifth has all its primes innermost, beyond what the buffers hold."""
+    """The genes, every fifth with all its primes innermost, beyond what the buffers hold."""
     every = jnp.arange(genes.slot.shape[-2]) % 5 == 0
     return dataclasses.replace(genes, slot=jnp.where(every[:, None], 0, genes.slot))
 
@@ -345,7 +348,7 @@ def large(genes, problem):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["cpu", "wide"])
 def test_drafts_grow_in_their_order_however_many_are_wanted(form):
-    """More than one pass takes are wanted, just as many, one, none; problems side by side differ in it."""
+    """Problems side by side want more drafts than a pass takes, just as many, one or none."""
     number = 70
     problem = space(0, WorkloadShape(K=16, C=12, P=14, R=3))
     keys = jax.random.split(jax.random.key(3), number)
@@ -367,13 +370,13 @@ def test_drafts_grow_in_their_order_however_many_are_wanted(form):
     changed = (np.asarray(found.slot) != np.asarray(drafts.genes.slot)).any(axis=-1)
     moving = shares[..., 1:].any(axis=-1) | large(drafts.genes, problem)
     assert not changed[~moving].any() and changed[0].sum() > number / 2
-    # Those that nothing is wanted of but to be mended keep every rule afterwards, and some had to be.
+    # Drafts that are only to be mended fit the buffers afterwards, and some did not before.
     assert large(drafts.genes, problem).any() and not large(found, problem).any()
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 23, 24, 25, 48, 49, 70])
 def test_drafts_grow_whole_passes_of_them_and_one_more_or_less(wanted):
-    """Of 70 drafts a pass takes 24; as a block of the mapper has them, and one problem by itself."""
+    """A pass takes 24 of 70 drafts, both in a block of the mapper and for one problem by itself."""
     number = 70
     problem = space(0, WorkloadShape(K=16, C=12, P=14, R=3))
     keys = jax.random.split(jax.random.key(4), number)
@@ -432,7 +435,7 @@ def test_neighbours_are_all_the_legal_single_moves_and_nothing_illegal(seed, tem
 
 
 def test_a_turn_brings_loops_innermost_and_leaves_the_rest():
-    """Level 1 of the toy template: K, C, P, R outward; P first; then all that leave the outputs where they are."""
+    """Level 1 of the toy template, K, C, P, R outward: a dimension, or all that a tensor lacks, goes innermost."""
     problem = space(TOY, WorkloadShape(K=2, C=2, P=2, R=2))
     genes = jax.tree.map(lambda leaf: leaf[0], samples(jax.random.key(0), problem))
     used = np.asarray(problem.prime) > 1

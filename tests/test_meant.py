@@ -1,4 +1,4 @@
-"""Complaints say what somebody probably meant."""
+"""Complaints say what the user probably meant."""
 
 import pathlib
 
@@ -66,6 +66,6 @@ def told(capsys, *words):
 def test_decide_takes_one_folder(capsys):
     line = told(capsys, "decide", "a", "b", "fps>=30")
     assert "takes one results folder" in line and "mohamjax report a b --target 'fps>=30'" in line
-    # More than one thing too many, and other verbs, are refused as ever.
+    # Other surplus arguments, and those of other verbs, are refused as usual.
     assert "unknown argument --wrong" in told(capsys, "decide", "a", "fps>=30", "--wrong")
     assert "unknown argument b" in told(capsys, "plot", "a", "b")

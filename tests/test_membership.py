@@ -33,7 +33,7 @@ def store(problem):
 
 
 def spoiled(rng, nest):
-    """A nest with one of its parts changed; one in three stays."""
+    """A copy of a nest with one of its parts changed; one in three stays as it is."""
     nest = jax.tree.map(np.array, nest)
     kind, level, d, other = rng.integers(9), rng.integers(len(nest.keep)), *rng.choice(8, 2, replace=False)
     if kind == 0:
@@ -85,7 +85,7 @@ def test_nests_fit_as_encode_says_of_each(problem, store, monkeypatch):
 
 
 def test_orders_that_a_template_prescribes(store):
-    """Loops above 1 stand as named, the free ones outside them."""
+    """Loops above 1 are in the prescribed order, with the free ones outside them."""
     named = np.full((1, 1, 8), -1)
     named[0, 0, :2] = [5, 3]
     order = np.asarray([5, 3, 0, 1, 2, 4, 6, 7])[None, None]
@@ -103,7 +103,7 @@ def test_orders_that_a_template_prescribes(store):
 @pytest.mark.parametrize("most", [10, 1000])
 @pytest.mark.parametrize("numbers", [[], [4], [9, 3, 3, 0, 9, 7, 3]])
 def test_distinct_numbers_and_their_places(numbers, most):
-    """With and without sorting."""
+    """They are found with and without sorting."""
     given = np.asarray(numbers, int)
     found, place = distinct_numbers(given, most)
     assert found.tolist() == sorted(set(numbers)) and found[place].tolist() == numbers

@@ -82,7 +82,7 @@ def test_templates_in_a_package_stay_as_they_are():
 
 @functools.cache
 def evaluated(memory, templates=MIXED):
-    """Objectives and off-chip bits of the same designs in a package with this memory; whole rows count."""
+    """Objectives, off-chip bits (in whole blocks), problem, tables and designs of a package with this memory."""
     own = problem(memory, templates)
     with jax.enable_x64(True):
         made = mj.sample_mappings(own, 16, seed=0)
@@ -142,7 +142,7 @@ def energy(tmp_path, document):
 
 
 def test_older_files_cost_what_their_templates_name(tmp_path):
-    """Those from before the memory belonged to the package."""
+    """Files from before the memory belonged to the package."""
     document = fuzz_documents.written()
     document["package"]["memory"] = {"type": "HBM2"}
     stated = energy(tmp_path, document)
@@ -215,7 +215,7 @@ def test_what_if_the_memory_cost_something_else():
     one = known["nop.memory_energy"]
     assert one.value == 4.5 and one.assign is not None
     now = nominal_variant(stated.evaluation)
-    # What templates state themselves is not the package's memory.
+    # Energies that templates state themselves do not scale with the package's memory.
     others = known["templates.stated_energy"].scale
     found = evaluate_variants(
         stated, stack_variants([one.assign(now, 9.0), one.scale(now, 2.0), others(now, 2.0), others(now, 1.0)])

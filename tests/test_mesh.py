@@ -1,4 +1,4 @@
-"""Contention of the mesh's links: routes, what can bind, and schedules against an oracle that knows every link."""
+"""Contention of the mesh's links: routes, binding links, and schedules against an oracle that knows every link."""
 
 import dataclasses
 import itertools
@@ -36,7 +36,7 @@ CASES = 10
 
 @jax.jit
 def _timelines(designs, on):
-    """What a schedule is; the rest of the reports is not compiled."""
+    """The parts of the reports that make up a schedule; the rest is not compiled."""
 
     def one(design):
         found = report(design, on)
@@ -112,7 +112,7 @@ def test_schedules_equal_those_of_an_oracle_that_knows_every_link(package):
 
 
 def test_unlimited_links_are_contention_of_interfaces_and_wide_ones_that_of_all():
-    """Bit for bit: what has no limit grants everything. In single precision, which stays near the oracle."""
+    """Bit for bit, since an unlimited link grants everything; in single precision, which stays near the oracle."""
     networks = problem(1)
     made = recast(tables(networks, 1), np.float32)
     designs = random_designs(networks, made, 1, CASES, tiles=TILES)
@@ -136,7 +136,7 @@ COUNTS = (((4, 2), (None, 4)), ((None, 1),), ((None, 3),), ((None, 100),))
 
 @pytest.mark.parametrize("placement", ["corner", "middle"])
 def test_links_serve_one_interface_each_and_the_first_of_a_route_is_asked_most(placement):
-    """What makes the trunks of two and more chiplets enough, on every package of up to 30 chiplets."""
+    """So trunks of two and more chiplets are enough, in every package of up to 30 chiplets."""
     for counts in COUNTS:
         package = PackageParameters(max_tiles=30, contention="mesh", placement=placement, interface_counts=counts)
         known = jax.tree.map(np.asarray, package_tables(package))
@@ -173,7 +173,7 @@ def test_only_the_mesh_has_trunks():
 
 
 def test_a_case_worked_out_by_hand():
-    """Two chiplets ask 4 each behind one trunk of 4, in a package whose interface has 16 for them."""
+    """Two chiplets ask for 4 bytes per cycle each behind one trunk of 4, while the interface has 16."""
     networks = application([[], [], [], []])
     made = with_nests(alike(networks, [100] * 4, [400, 400, 40, 400]), 0.5)
     package = PackageParameters(

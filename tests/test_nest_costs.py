@@ -35,7 +35,7 @@ def tables(application):
 
 @pytest.fixture(scope="module")
 def document(application, tables):
-    """As `map --out` writes it."""
+    """The document that `map --out` writes."""
     package = PackageParameters(interface_bandwidth=0.5)
     setup = Setup(application, load_templates(TEMPLATES), load_technology(), package)
     return mappings_document(setup, tables, {})
@@ -47,7 +47,7 @@ def written(folder, document, name="mine.json"):
 
 
 def test_rows_are_what_the_mapper_writes_and_what_python_says(tmp_path, document, application, tables):
-    """Figures of a file are not read; those of the rows are the model's, on each nest's own hardware."""
+    """Costs stated in the file are not read; those of the rows come from the model, on each nest's own hardware."""
     empty = copy.deepcopy(document)
     for own in empty["sets"]:
         for nest in own["mappings"]:
@@ -63,7 +63,7 @@ def test_rows_are_what_the_mapper_writes_and_what_python_says(tmp_path, document
             for key in ("latency_cycles", "latency_interface_cycles", "energy_pJ", "area_um2", "offchip_bytes"):
                 assert row[key] == pytest.approx(nest[key], rel=2e-5), key
             assert row["latency_interface_cycles"] == max(row["latency_cycles"], row["offchip_bytes"] / 0.5)
-    # One set beside the function of Python, in its own double precision.
+    # One set compared with the Python function in double precision.
     u, t = 0, 1
     with jax.enable_x64(True):
         nests = jax.tree.map(lambda leaf: np.asarray(leaf)[u, t, : int(tables.count[u, t])], tables.mapping)

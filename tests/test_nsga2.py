@@ -11,7 +11,7 @@ from mohamjax import emo
 
 
 def unit(size):
-    """Random points of the unit cube; simulated binary crossover and polynomial mutation (Deb)."""
+    """Random points of the unit cube, with simulated binary crossover and polynomial mutation (Deb)."""
 
     def sample(key):
         return jax.random.uniform(key, (size,))
@@ -63,7 +63,7 @@ def evolve(search, evaluate, key, generations, observe=lambda state: None):
 
 @pytest.mark.parametrize(
     ("function", "size", "objectives", "reference", "best", "share"),
-    # Of the box, the true fronts leave 1/3 (under the curve f2 = 1 - sqrt(f1)) and the eighth of a ball.
+    # Of the box, the true fronts leave out 1/3 (under the curve f2 = 1 - sqrt(f1)) and the eighth of a ball.
     [(zdt1, 12, 2, 1.1, 1.21 - 1 / 3, 0.98), (dtlz2, 7, 3, 1.1, 1.331 - np.pi / 6, 0.65)],
 )
 def test_fronts_of_toy_problems(function, size, objectives, reference, best, share):
@@ -134,7 +134,7 @@ def same(one, two):
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
         if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
             a, b = jax.random.key_data(a), jax.random.key_data(b)
-        np.testing.assert_allclose(a, b, rtol=1e-5)  # of two programs
+        np.testing.assert_allclose(a, b, rtol=1e-5)  # computed by two different programs
 
 
 def small(**settings):
@@ -187,7 +187,7 @@ def test_seeds_take_the_first_places():
 
 
 def test_an_archive_remembers_the_front_of_all_that_was_told():
-    """Random search, whose population forgets: a front of thousands of points is bigger."""
+    """Random search, with a population smaller than the front of all points."""
     search = emo.Archived(small(), 500)
     state, seen = search.init(jax.random.key(8)), []
     tell = jax.jit(search.tell)
@@ -211,7 +211,7 @@ def test_what_breaks_a_limit_survives_but_is_not_archived():
     state, genes = search.init(jax.random.key(9)), jnp.linspace(0, 0.4, 9)[:, None] * jnp.ones(5)
     state = search.tell(state, genes, limited(genes))
     assert not state.archive.valid.any() and state.population.objectives.min() >= emo.PENALTY
-    assert (state.population.genes[0] == genes[-1]).all()  # it breaks the limit least
+    assert (state.population.genes[0] == genes[-1]).all()  # it violates the limit least
     state = jax.jit(lambda state: emo.evolve(
         state, search.ask(state), 30, evaluate=limited, tell=search.tell, ask=search.ask, most=30)[0]
     )(state)  # fmt: skip
@@ -219,7 +219,7 @@ def test_what_breaks_a_limit_survives_but_is_not_archived():
 
 
 def test_fitness_decides_and_objectives_stay():
-    """One of the two objectives, by the sign of a number of the context."""
+    """The fitness is one of the two objectives, with a sign taken from the context."""
 
     def draw(key, sign):
         return jax.random.uniform(key, (5,))
@@ -239,7 +239,7 @@ def test_fitness_decides_and_objectives_stay():
 
 
 def test_equal_individuals_count_once_where_that_is_asked():
-    genes = jnp.tile(jnp.arange(3.0)[:, None], (4, 5)) / 4  # three, each four times
+    genes = jnp.tile(jnp.arange(3.0)[:, None], (4, 5)) / 4  # three individuals, each four times
     for distinct, best in ((False, 4), (True, 1)):
         search = small(distinct=distinct)
         state = search.tell(search.init(jax.random.key(11)), genes, jnp.tile(jnp.arange(3.0)[:, None], (4, 2)))
@@ -248,7 +248,7 @@ def test_equal_individuals_count_once_where_that_is_asked():
 
 
 def test_what_breaks_limits_alike_is_not_equal():
-    """Its objectives say by how much it breaks them, and no more."""
+    """Objectives of infeasible individuals only state the violation, so equal values do not mean equal genes."""
     search = small(distinct=True)
     genes = jnp.tile(jnp.arange(12.0)[:, None], (1, 5)) / 12
     values = emo.constrained(jnp.tile(jnp.arange(12.0)[:, None], (1, 2)), jnp.where(jnp.arange(12) < 8, 1.0, 7.0))

@@ -1,4 +1,4 @@
-"""Measures of users as objectives of the co-optimiser: computed, boxed, searched, written, drawn, refused."""
+"""User-chosen measures as objectives of the co-optimiser: computed, bounded, searched, written, drawn, refused."""
 
 import csv
 import dataclasses
@@ -50,7 +50,7 @@ from mohamjax.search.resumed import search_marks
 
 @pytest.fixture(scope="module")
 def flying():
-    """Designs of three networks with two rates, evaluated with four periods in flight, in double precision."""
+    """Designs of three networks, two of them with rates, evaluated with four periods in flight, in double precision."""
     problem = networks(RATES, deadline_s=3e-4)
     made = tables(problem, 0)
     designs = random_designs(problem, made, 0, 12, tiles=4)
@@ -63,7 +63,7 @@ def flying():
 
 
 def test_frames_in_flight_are_copies_without_a_pause(flying):
-    """Against the plain event simulation of all frames of four periods, all there from the start."""
+    """Compared with the plain event simulation of all frames of four periods, all of them released at the start."""
     problem = flying.application
     owner = np.asarray(problem.network_of_layer)
     copies = [
@@ -87,7 +87,7 @@ def test_frames_in_flight_are_copies_without_a_pause(flying):
             bandwidth,
             number=float,
         )
-        # Rates are 4,000 and 10,000 per second: frame k of a network is of period floor(k * 4000 / rate).
+        # Rates are 4,000 and 10,000 per second: frame k of a network belongs to period floor(k * 4000 / rate).
         period = [int(k * 4e3 / RATES[n] + 1e-9) if RATES[n] else -1 for _, _, n, k, _ in jobs]
         ends = [max(e for e, q in zip(plain.end, period, strict=True) if 0 <= q <= p) * 1e-9 for p in range(4)]
         span = ends[3] - ends[1]
@@ -99,7 +99,7 @@ def test_frames_in_flight_are_copies_without_a_pause(flying):
 
 
 def test_a_network_alone_on_a_chiplet_has_the_period_of_its_work():
-    """Nothing overlaps: the period is the latency, and nothing idles."""
+    """Frames do not overlap: the period is the latency, and nothing idles."""
     problem = application([[], [0]])
     made = tables(problem, 0, blocked=False)
     designs = random_designs(problem, made, 0, 3, tiles=1)
@@ -194,14 +194,14 @@ def test_checkpoints_of_the_usual_objectives_do_not_depend_on_periods():
 
 
 def test_checkpoints_of_other_demands_are_of_another_search():
-    """Layers are the same; deadlines and rates decide objectives and limits."""
+    """The layers are the same, but deadlines and rates decide objectives and limits."""
     asked = ((RATES, 3e-4), (RATES, 2e-4), (RATES[::-1], 3e-4), ((0.0,) * len(RATES), math.inf))
     marks = [mark(networks(rates, deadline_s=deadline), Settings()) for rates, deadline in asked]
     assert len(set(marks)) == len(asked)
 
 
 def test_mapping_again_keeps_the_frames_in_flight(dated):
-    """The problem after a round has the arrays of the one before: the same program searches on."""
+    """The problem after a remapping round has the same arrays of frames, so that the search uses the same program."""
     problem, package, made, _ = dated
     config = dataclasses.replace(CONFIG, generations=4)
     settings = Settings(mapper=MapperConfig(entries=6), remap=RemapConfig(every=2), moham=config)
@@ -242,10 +242,10 @@ def dated():
     [(LATE, "layers", 275), (LATE, "plans", 275), (("period", "energy"), "plans", 100)],
 )
 def test_the_search_finds_the_front_over_any_objectives_from_ten_seeds(dated, names, genes, generations):
-    """Every design is tried. With the default rates; seeds are islands.
+    """Compared with an enumeration of all designs, with the default rates; the seeds are run as islands.
 
-    What is least of each objective, the least lateness above all, is found from every seed, and so is the whole
-    front: thirty other seeds had it after 150 generations of plans.
+    Every seed must find the minimum of each objective, above all of lateness, and the whole front: thirty other seeds
+    had found it after 150 generations of plans.
     """
     problem, package, made, designs = dated
     config = dataclasses.replace(CONFIG, objectives=names, genes=genes, generations=generations)
@@ -294,7 +294,7 @@ def test_a_front_over_other_objectives_goes_through_files(flying, tmp_path, name
     assert (read.measures, read.offsets) == (names, tuple(found.offsets.tolist())) and read.certificate is None
     np.testing.assert_array_equal(read.objectives, found.objectives)
     counts = [{k: v for k, v in row.items() if k.startswith("n_")} for row in front_rows(found)]
-    assert repr([{k: row[k] for k in counts[0]} for row in read.front]) == repr(counts)  # integers, as they were
+    assert repr([{k: row[k] for k in counts[0]} for row in read.front]) == repr(counts)  # integers, as evaluated
     for wrong in (["speed", "energy"], "lateness", [1, 2]):
         (tmp_path / "config.yaml").write_text(yaml.safe_dump({**config, "search": {"objectives": wrong}}))
         with pytest.raises(InputError, match=r"config.yaml: search.objectives"):

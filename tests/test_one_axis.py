@@ -22,7 +22,7 @@ LAYER = UniqueLayer("conv", WorkloadShape(K=4, C=4, P=2))
 
 
 def along_both(mapping):
-    """`[...]` bool, whether some dimension runs along X and Y of one level."""
+    """`[...]` bool, whether some dimension runs along both X and Y of one level."""
     return np.any(np.all(np.asarray(mapping.spatial) > 1, axis=-3), axis=(-2, -1))
 
 
@@ -37,7 +37,7 @@ def test_simba_has_eight_ways_and_shidiannao_one():
 
 
 def test_the_union_is_what_an_enumeration_leaves_of_the_whole_space():
-    """Every combination of factors that the whole space has, one by one, beside the sets of the restricted one."""
+    """Compared with an enumeration of all combinations of factors in the whole space."""
 
     def enumerated(templates):
         return Enumeration([LAYER], templates, TECHNOLOGY, padding=False).tables()
@@ -49,15 +49,15 @@ def test_the_union_is_what_an_enumeration_leaves_of_the_whole_space():
     mappings = jax.tree.map(lambda leaf: leaf[0, 0, :count], some.mapping)
     assert not along_both(mappings).any()
     assert (np.diff(own[:, 0]) >= 0).all() and np.isinf(some.objectives[0, 0, count:]).all()
-    # Whatever of the whole front keeps the rule is there; the rest of it no restricted mapping reaches.
+    # Designs of the whole front that obey the rule are found; the others are out of reach of restricted mappings.
     front = jax.tree.map(lambda leaf: leaf[0, 0, : int(whole.count[0, 0])], whole.mapping)
     values, both = whole.objectives[0, 0, : int(whole.count[0, 0])], along_both(front)
     assert both.any() and (~both).any()
     for row in values[~both]:
         assert (np.abs(own / row - 1) < 1e-5).all(axis=1).any()
-    for row in own:  # the whole space holds the restricted one
+    for row in own:  # the whole space contains the restricted one
         assert (values <= row * (1 + 1e-5)).all(axis=1).any()
-    # Sixteen children run 16 channels only along both axes; with two dimensions, one each, they all work too.
+    # Only along both axes can sixteen children run 16 channels; with one dimension per axis all of them work too.
     assert own[0, 0] == values[0, 0]
 
 
@@ -78,7 +78,7 @@ def test_a_search_keeps_the_rule():
         values = tables.objectives[u, t, rows]
         no_worse = (values[:, None] <= values).all(-1)
         assert not (no_worse & ~no_worse.T).any()
-    # ShiDianNao has no such dimension: its sets are those of a search without the rule.
+    # ShiDianNao has no such dimension, so its sets equal those of a search without the rule.
     whole = mapped(templates)
     for u in range(2):
         own, with_rule = (np.unique(x.objectives[u, 1, : int(x.count[u, 1])], axis=0) for x in (whole, tables))

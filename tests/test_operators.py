@@ -1,4 +1,4 @@
-"""The co-optimiser's operators: invariants after each of them, and what each does on a hand-made chromosome."""
+"""The co-optimiser's operators: invariants after each of them, and the effect of each on hand-made chromosomes."""
 
 import functools
 
@@ -19,7 +19,7 @@ L, S, U, T, M = 16, 8, 5, 3, 4
 
 
 def genetics(seed: int, layers: int = 13, edges: float = 0.15, blocked: bool = True, max_chiplets: int = S) -> Genetics:
-    """A random problem of fixed padded shape; template 1 runs everything, the others lack some unique layers."""
+    """A random problem of a fixed padded shape; template 1 runs everything, the others lack some unique layers."""
     rng = np.random.default_rng(seed)
     before = [[p for p in range(j) if rng.random() < edges] for j in range(layers)]
     after = [[j for j in range(layers) if p in before[j]] for p in range(layers)]
@@ -53,13 +53,13 @@ def genetics(seed: int, layers: int = 13, edges: float = 0.15, blocked: bool = T
 
 
 def kinds(layers, unique, able, pin):
-    """Kinds of layers as operators read them, from what they read of single layers."""
+    """Kinds of layers as the operators read them, derived from the columns of single layers."""
     columns = (np.asarray(x)[:layers] for x in (unique, able, pin, able))
     return kinds_of(*columns, len(unique))
 
 
 def unrestricted(count, unique, layers, tiles=S):
-    """What a user demands where nothing is demanded."""
+    """The fields of requirements for a problem without requirements."""
     able = (count[unique] > 0) & (np.arange(len(unique)) < layers)[:, None]
     pin = np.full(len(unique), -1)
     return {
@@ -72,7 +72,7 @@ def unrestricted(count, unique, layers, tiles=S):
 
 
 def problems(design: Design, g: Genetics) -> list[str]:
-    """Every broken invariant of DESIGN section 7, by plain Python."""
+    """Every broken invariant of DESIGN section 7, in plain Python."""
     order, tile, mapping, template = (
         np.asarray(x) for x in (design.order, design.assignment, design.mapping, design.template)
     )
@@ -133,7 +133,7 @@ def rows(designs: Design) -> list[Design]:
 
 
 def apply(operator, key, designs: Design, g: Genetics) -> list[Design]:
-    """The operator on a population, crossovers with the population reversed."""
+    """Applies the operator to a population; crossovers use the reversed population as second parents."""
     keys = jax.random.split(key, designs.order.shape[0])
     if operator in MUTATIONS:
         return rows(batched(operator)(keys, designs, g))
@@ -191,7 +191,7 @@ def chains(count=None, transform=None) -> Genetics:
 
     count = np.full((layers, 2), 3, np.int32) if count is None else count
     if transform is None:
-        # To template 1 a mapping m becomes 2 - m, and back.
+        # Between templates 0 and 1, mapping m becomes 2 - m.
         transform = np.zeros((layers, 2, 3, 2), np.int32)
         for m in range(3):
             transform[:, :, m, :] = 2 - m
@@ -220,7 +220,7 @@ B = design([3, 4, 5, 0, 1, 2], [1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1], [1, 1, -1
 
 
 def outcomes(operator, *parents, g=None, tries=200, child=0):
-    """Distinct results of an operator over many keys, as tuples; of a crossover those of one child."""
+    """Distinct results of an operator over many keys, as tuples; for a crossover those of one child."""
     g = chains() if g is None else g
     run = jax.jit(lambda keys: jax.vmap(lambda k: operator(k, *parents, g))(keys))
     found = run(jax.random.split(jax.random.key(0), tries))
@@ -229,7 +229,7 @@ def outcomes(operator, *parents, g=None, tries=200, child=0):
 
 
 def fields(outcome):
-    """Leaves in alphabetical order of their names."""
+    """Leaves by field name; `outcome` lists them in alphabetical order."""
     return dict(zip(("assignment", "mapping", "order", "template"), outcome, strict=True))
 
 
@@ -245,7 +245,7 @@ def test_scheduling_crossover_takes_a_first_part_and_appends_the_rest_of_the_oth
 def test_scheduling_mutation_swaps_only_what_no_dependency_forbids():
     mixed = A.replace(order=jnp.asarray([0, 3, 1, 4, 2, 5], jnp.int32))
     orders = {fields(o)["order"] for o in outcomes(operators.scheduling_mutation, mixed)}
-    # A swap of neighbours in different chains keeps both chains in order; the last layer has nothing behind it.
+    # A swap of neighbours in different chains keeps both chains in order; the last layer has no layer after it.
     assert orders == {
         (0, 3, 1, 4, 2, 5),
         (3, 0, 1, 4, 2, 5),
@@ -258,8 +258,8 @@ def test_scheduling_mutation_swaps_only_what_no_dependency_forbids():
 
 def test_scheduling_mutation_looks_as_far_as_the_nearest_dependent():
     orders = {fields(o)["order"] for o in outcomes(operators.scheduling_mutation, A)}
-    # Only layer 2 has nothing dependent on it: of those behind it, 3 has all its predecessors (none) before it, 4 and
-    # 5 have not. All others stand right before a dependent.
+    # Only layer 2 has no dependants: of the layers after it, 3 has its predecessors (none) before it, 4 and 5 do not.
+    # All other layers stand right before a dependant.
     assert orders == {(0, 1, 2, 3, 4, 5), (0, 1, 3, 2, 4, 5)}
 
 
@@ -274,17 +274,17 @@ def test_mapping_mutation_gives_one_layer_any_other_of_its_mappings():
 
 
 def test_mapping_crossover_transforms_between_templates():
-    # Layers 0 to 2 run on template 0 in A and on template 1 in B: B's mapping 1 becomes 2 - 1 = 1; use mapping 0.
+    # Layers 0 to 2 run on template 0 in A and on 1 in B, where mapping 1 would become 2 - 1 = 1; so use mapping 0 in B.
     b = B.replace(mapping=jnp.zeros(6, jnp.int32))
     results = {fields(o)["mapping"] for o in outcomes(operators.mapping_crossover, A, b)}
-    # Layers after the cut in A's order come from B; 0..2 transformed (0 -> 2), 3..5 on template 1 in both.
+    # Layers after the cut in A's order come from B: 0..2 are transformed (0 -> 2), 3..5 are on template 1 in both.
     assert results == {(0, 2, 2, 0, 0, 0), (0, 0, 2, 0, 0, 0), (0, 0, 0, 0, 0, 0)}
 
 
 def test_sa_crossover_brings_the_chiplet_with_its_layers():
     results = [fields(o) for o in outcomes(operators.sa_crossover, A, B)]
-    # Tile 0 of B (template 1, layers 3 to 5) replaces that of A: they come along with their mappings, layers 0 to 2
-    # stay with transformed ones, and tile 1, which the layers left, is dropped.
+    # Tile 0 of B (template 1, layers 3 to 5) replaces that of A. These layers come with their mappings, layers 0 to 2
+    # stay with transformed mappings, and tile 1, now without layers, is dropped.
     grafted = next(got for got in results if got["assignment"] == (0, 0, 0, 0, 0, 0))
     assert grafted["template"] == (1, -1, -1, -1)
     assert grafted["mapping"] == (2, 2, 2, 1, 1, 1)
@@ -294,7 +294,7 @@ def test_sa_crossover_adds_a_chiplet_that_only_the_other_parent_has():
     b = design([0, 1, 2, 3, 4, 5], [3, 3, 3, 1, 1, 1], [1, 1, 1, 0, 0, 0], [-1, 1, -1, 0])
     results = [fields(o) for o in outcomes(operators.sa_crossover, A, b)]
     assert any(got["assignment"] == (3, 3, 3, 1, 1, 1) and got["template"] == (-1, 1, -1, 0) for got in results)
-    # Tile 0 only A has: b gains it with layers 0 to 2, tile 3 loses them all; A gets no offspring but a mutant.
+    # Only A has tile 0: b gains it with layers 0 to 2, so tile 3 loses all; A gets a mutant instead of an offspring.
     gained = ((0, 0, 0, 1, 1, 1), (0, 0, 0, 0, 0, 0), (0, 1, -1, -1))
     others = [fields(o) for o in outcomes(operators.sa_crossover, A, b, child=1)]
     assert gained in {(got["assignment"], got["mapping"], got["template"]) for got in others}
@@ -303,7 +303,7 @@ def test_sa_crossover_adds_a_chiplet_that_only_the_other_parent_has():
 
 
 def test_sa_crossover_swaps_a_chiplet_that_both_parents_have():
-    """Tile 1: template 1 in both, so that nothing is transformed; the layers follow their chiplets."""
+    """Tile 1 has template 1 in both parents, so nothing is transformed; the layers follow their chiplets."""
     b = design([0, 1, 2, 3, 4, 5], [0, 0, 0, 0, 1, 1], [2, 2, 2, 2, 1, 1], [0, 1, -1, -1])
     first = {(fields(o)["assignment"], fields(o)["mapping"]) for o in outcomes(operators.sa_crossover, A, b)}
     other = {(fields(o)["assignment"], fields(o)["mapping"]) for o in outcomes(operators.sa_crossover, A, b, child=1)}
@@ -314,7 +314,7 @@ def test_sa_crossover_swaps_a_chiplet_that_both_parents_have():
 def test_splitting_moves_half_of_the_layers_to_a_new_chiplet_of_the_same_template():
     one = design([0, 1, 2, 3, 4, 5], [2] * 6, [0] * 6, [-1, -1, 1, -1])
     results = [fields(o) for o in outcomes(operators.splitting_mutation, one)]
-    assert len({got["assignment"] for got in results}) == 20  # any three of six
+    assert len({got["assignment"] for got in results}) == 20  # any three of six layers
     for got in results:
         assert got["template"] == (1, -1, 1, -1)
         assert sorted(got["assignment"]) == [0, 0, 0, 2, 2, 2]

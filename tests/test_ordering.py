@@ -1,4 +1,4 @@
-"""Orders in which networks are ready earlier: they delay nobody, by our evaluation and by a plain one."""
+"""Orders in which networks end earlier and none later, compared with our evaluation and with a plain one."""
 
 import dataclasses
 import itertools
@@ -48,7 +48,7 @@ def improved(before, rounds):
 
 
 def ready_plainly(of, row, order):
-    """When each network ends [s] with an order of the layers, by the plain event simulation."""
+    """End of each network [s] under an order of the layers, by the plain event simulation."""
     app, report = of.application, of.reports
     layers = len(app.layers)
     uses = np.asarray(report.chiplets.interface[row])
@@ -94,7 +94,7 @@ def test_no_network_is_later_and_nothing_else_changes(seed, sizes):
 
 
 def test_rounds_only_gain_and_the_end_is_the_end():
-    """Each round has earlier networks than the one before; where none follows, none is found from there either."""
+    """Networks get earlier in each round, and a run that starts from the last result finds no further round."""
     before = evaluated(chains(4, (6, 5, 3)), 4)
     steps = list(orderings(before, 100))
     assert 1 < len(steps) < 100 and steps[-1].rounds == len(steps)
@@ -109,7 +109,7 @@ def test_rounds_only_gain_and_the_end_is_the_end():
 
 
 def interleaved(first, second):
-    """All orders that keep the order of both lists."""
+    """All merged orders that keep the order of both lists."""
     places = range(len(first) + len(second))
     for own in itertools.combinations(places, len(first)):
         one, two = iter(first), iter(second)
@@ -117,7 +117,7 @@ def interleaved(first, second):
 
 
 def test_it_claims_nothing_that_brute_force_denies():
-    """Two chains on one or two chiplets: all orders, by the plain simulation."""
+    """Two chains on one or two chiplets: all orders are tried in the plain simulation."""
     app = application([[], [0], [1]], [[], [0], [1]])
     before = evaluated(app, 5, 40, ONE_CHIP)
     after, _ = improved(before, 20)
@@ -141,7 +141,7 @@ def test_what_delays_somebody_is_told_from_what_does_not():
     changed = (after.designs.order != before.designs.order).any(axis=1)
     assert np.array_equal(delays_nobody(before, after), changed) and changed.any()
     assert not delays_nobody(after, before).any()
-    # An order that is worse is not taken, whoever asks for it.
+    # A worse order is not taken even if it is asked for.
     assert np.array_equal(
         reordered(after, dataclasses.replace(told, order=before.designs.order)).designs.order, after.designs.order
     )
@@ -160,7 +160,7 @@ def test_presets_of_papers_leave_orders_alone():
 
 @pytest.mark.slow
 def test_a_search_ends_with_it():
-    """The same search with and without: nothing is worse, networks are earlier, and the record says what was done."""
+    """The same search with and without reordering: nothing is worse, networks end earlier, and the record states it."""
     app = chains(3, (6, 5, 4))
     problem = mj.DesignProblem(app, templates=TEMPLATES, technology=TECHNOLOGY, package=NARROW)
     made = tables(app, 3, blocked=False)

@@ -1,4 +1,4 @@
-"""Objectives and limits of a user's own: searched, kept, written, shown, and refused where they cannot be."""
+"""Objectives and limits that users define: searched, kept, written, shown, and refused where they are invalid."""
 
 import copy
 import json
@@ -50,12 +50,12 @@ def test_the_page_runs(given):
     names = {"mj": mj, "problem": given[0], "tables": given[1], "sizes": SIZES}
     call = "limits=largest)"
     assert call in block[1]
-    exec(block[1].replace(call, "limits=largest, **sizes)"), names)  # a smaller search than the page's
+    exec(block[1].replace(call, "limits=largest, **sizes)"), names)  # a smaller search than that of the page
     front = names["result"].front
     latency, energy, area = columns(front).T
     np.testing.assert_allclose(front.objectives, np.stack([latency, latency * energy, area], axis=1))
     assert len(front) > 1 and np.asarray(front.reports.chiplets.area).max() * 1e-6 <= 4.0
-    # The timeline has the latency of a network.
+    # The ends in the timeline give the latency of a network.
     owner = np.asarray(given[0].application.network_of_layer)
     ends = np.asarray(front.reports.timeline.end)[:, : len(owner)][:, owner == 0].max(axis=1) * 1e-9
     np.testing.assert_allclose(ends, latency)
@@ -63,7 +63,7 @@ def test_the_page_runs(given):
 
 @pytest.mark.slow
 def test_an_own_objective_is_searched_as_one_of_the_source(given, tmp_path, monkeypatch):
-    """The same number finds the same front; files, figures and decisions have its column."""
+    """A user's copy of the energy objective finds the same front; files, figures and decisions have its column."""
     usual = mj.search(*given, "tiny", objectives=("latency", "energy", "area"), **SIZES)
     extent = usual.config["ideal_point"][1], usual.config["reference_point"][1]
     same = mj.Objective("mine", lambda report: report.objectives[1], extent, unit="J")
@@ -79,7 +79,7 @@ def test_an_own_objective_is_searched_as_one_of_the_source(given, tmp_path, monk
     at, energy = head.index("mine_J"), head.index("energy_J")
     assert len(rows) == len(own.front) + 1 and all(row.split(",")[at] == row.split(",")[energy] for row in rows[1:])
     assert json.loads((out / "designs.json").read_text())["designs"]
-    # Another process knows the text alone.
+    # Commands that run later only know what the files say.
     assert main(["plot", str(out), "--out", str(tmp_path / "figures")]) == 0
     assert (tmp_path / "figures" / "gantt_least_mine.png").exists()
     assert main(["decide", str(out), "area<=1000mm2"]) == 0
@@ -88,7 +88,7 @@ def test_an_own_objective_is_searched_as_one_of_the_source(given, tmp_path, monk
 
 @pytest.mark.slow
 def test_equal_names_with_other_functions_are_other_objectives(given):
-    """No compiled program of the one serves the other."""
+    """No compiled program of one serves the other."""
     fronts = []
     for power in (1, 0):
         own = mj.Objective("mine", lambda report, power=power: report.objectives[power], (1e-12, 1.0))
@@ -153,7 +153,7 @@ def test_objectives_keep_their_functions_in_copies():
 @settings(deadline=None)
 @drawn(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9), st.floats(1e-6, 1e6))
 def test_limits_of_values_of_any_sign(values, bound):
-    """The check in double precision keeps what the search's keeps: values at or below the bound, zero and less too."""
+    """The check in double precision keeps what the search keeps: values at or below the bound, also zero and below."""
     demand = Demand("limits.own.x", np.asarray(values), bound, True)
     assert ((demand.excess == 0) == (np.asarray(values) <= bound * (1 + 2e-9))).all()
 

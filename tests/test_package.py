@@ -32,10 +32,10 @@ CORNER = {
     # [w 0 1 e / 2]: tile 2 is 2 from the west, 3 from the east
     3: (2, [(-1, 0), (2, 0)], [0, 1, 0], [1, 1, 2]),
     4: (2, [(-1, 0), (2, 0)], [0, 1, 0, 1], [1, 1, 2, 2]),
-    # [w0 0 1 2 e1 / w2 3 4 e3]: tile 1 ties between west and east (2), tile 4: 2 from both
+    # [w0 0 1 2 e1 / w2 3 4 e3]: tile 1 ties between west and east (2), tile 4 is 2 from both
     5: (3, [(-1, 0), (3, 0), (-1, 1), (3, 1)], [0, 1, 1, 2, 3], [1, 2, 1, 1, 2]),
     6: (3, [(-1, 0), (3, 0), (-1, 1), (3, 1)], [0, 1, 1, 2, 3, 3], [1, 2, 1, 1, 2, 1]),
-    # rows 0 and 2 have interfaces; the middle row ties between them: the highest index
+    # rows 0 and 2 have interfaces; ties in the middle row go to the highest index
     9: (
         3,
         [(-1, 0), (3, 0), (-1, 2), (3, 2)],
@@ -157,7 +157,7 @@ def test_memory_round_trip(memory):
     package = PackageParameters(memory=memory, dram_bandwidth=64.0)
     data = package_to_dict(package)
     assert package_from_dict(data) == package
-    # What is not given is that of the default, here another one.
+    # Keys that are not given come from the default, here a different one.
     other = PackageParameters(memory=Memory("HMC"), dram_bandwidth=2.0)
     assert package_from_dict(data, default=other) == package
     assert package_from_dict({"memory": {}}, default=other) == other
@@ -252,7 +252,7 @@ def test_a_package_takes_numbers_of_every_kind():
         max_tiles=4, link_bandwidth=math.inf, hop_energy=1.0, interface_counts=((None, 2),)
     )
     assert hash(given) == hash(dataclasses.replace(given))
-    # Arrays are of a caller who traces or sweeps them: nothing is known of their numbers.
+    # Arrays come from callers who trace or sweep them: their values are not checked.
     assert PackageParameters(interface_bandwidth=np.array([0.0, 4.0])).interface_bandwidth.shape == (2,)
     energy = jax.jit(lambda pj: PackageParameters(hop_energy=pj).hop_energy * 2)(0.5)
     assert float(energy) == 1.0
@@ -304,7 +304,7 @@ def test_bad_package_is_one_line_that_says_where(data, parts):
 
 
 def test_hand_cases_cover_both_placements_and_ties():
-    # A guard on the cases above: at least one tile with two interfaces at the same distance.
+    # The cases above must contain tiles with two interfaces at the same distance.
     ties = 0
     for n, (columns, positions, _, hops) in itertools.chain(CORNER.items(), MIDDLE.items()):
         for tile in range(n):

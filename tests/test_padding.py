@@ -1,4 +1,4 @@
-"""Padded bounds: which are offered, that genes and operators keep to them, and that the optimum among them is found."""
+"""Padded bounds: which are offered, that genes and operators respect them, and that the optimum among them is found."""
 
 import dataclasses
 import itertools
@@ -45,7 +45,7 @@ def offered(template, shape, layer_type="conv", primes=ROOM):
 
 
 def padded_space(template, shape, layer_type="conv"):
-    """The map space with its padded bounds, of one shape for all."""
+    """The map space with its padded bounds, in one shape for all layers."""
     bounds, limits, machine = offered(template, shape, layer_type)
     return jax.tree.map(jnp.asarray, map_space(shape, limits, machine, ROOM, bounds, ALTERNATIVES))
 
@@ -55,7 +55,7 @@ _drawn = quick_jit(sample)
 
 
 def broken(genes, template, shape, space):
-    """Every rule that genes break, those of the bounds that they cover."""
+    """Every rule that genes break, among them the rules of the bounds that they cover."""
     nest = jax.device_get(_decoded(genes, space))
     cover = covered(nest)
     out = [
@@ -102,7 +102,7 @@ def test_every_operator_keeps_every_rule(seed, template):
 
 @quick_jit
 def _everything(key, space):
-    """Two samples and what each operator makes of them."""
+    """Two samples and the results of every operator on them."""
     keys = jax.random.split(key, 9)
     a, b = sample(keys[0], space), sample(keys[1], space)
     first, second = crossover(keys[2], a, b, space)
@@ -110,7 +110,7 @@ def _everything(key, space):
     steps = neighbours(again, space)
     step = jnp.argmax(jnp.where(steps, jax.random.uniform(keys[7], steps.shape), -1))
     stepped = neighbour(again, jnp.where(jnp.any(steps), step, 0), space)
-    # Two primes that change places may overflow a buffer, which the evaluation tells: moves and turns are checked.
+    # A swap of two primes may overflow a buffer, which only the evaluation detects: only moves and turns are checked.
     primes, slots = space.dim.shape[0], space.limit.shape[0]
     is_swap = (step >= primes * slots) & (step < primes * slots + primes * primes)
     take_step = jnp.any(steps) & ~is_swap
@@ -138,7 +138,7 @@ def test_a_step_of_a_descent_leads_to_every_other_bound():
     wanted = {(d, a) for d, count in enumerate(np.asarray(space.choices)) for a in range(count) if a != own[d]}
     assert wanted
     assert {(int(d), int(cover[i, d])) for i, d in zip(*np.nonzero(cover != own), strict=True)} == wanted
-    # At most one dimension at a time; each bound once with the smallest prime first and once with the largest.
+    # At most one dimension changes; each bound occurs once with the smallest prime first and once with the largest.
     assert ((cover != own).sum(axis=1) <= 1).all() and (cover != own).sum() == 2 * len(wanted)
 
 
@@ -198,7 +198,7 @@ def test_an_enumeration_proves_the_padded_optimum_and_the_mapper_finds_it():
     tables = Enumeration([LAYER], [SMALL], TECHNOLOGY).tables()
     count = int(tables.count[0, 0])
     objectives = tables.objectives[0, 0, :count]
-    # Beside it every combination of bounds by itself, enumerated without padding.
+    # For comparison, every combination of bounds is enumerated by itself, without padding.
     levels = len(SMALL.levels)
     limits = constraints(SMALL, "conv", LAYER.shape, levels)
     from mohamjax.hardware import template_arrays
@@ -217,7 +217,7 @@ def test_an_enumeration_proves_the_padded_optimum_and_the_mapper_finds_it():
     front = [row for row in every if not ((every <= row * (1 + 1e-6)).all(1) & (every < row * (1 - 1e-6)).any(1)).any()]
     for row in front:
         assert (objectives <= row * (1 + 1e-5)).all(axis=1).any()
-    # Padding wins here: 5 x 7 x 3 run on 8 children in fewer steps than unpadded.
+    # Padding wins here: 5 x 7 x 3 needs fewer steps on 8 children than without padding.
     unpadded = Enumeration([LAYER], [SMALL], TECHNOLOGY, padding=False).tables().objectives[0, 0, :, 0].min()
     assert objectives[:, 0].min() < unpadded
     found = LayerMapper([LAYER], [SMALL], TECHNOLOGY).search(jax.random.key(0))
@@ -240,7 +240,7 @@ def test_primes_run_as_fast_as_their_neighbours():
     )
     assert on_simba["primes"] <= 1.05 * on_simba["even"]
     assert on_simba["513 keys"] <= 1.03 * on_simba["512 keys"]
-    # 33 steps of 16 x 16 processing elements in place of 32, for each of 64 products and 8 groups of queries.
+    # 33 steps of 16 x 16 processing elements instead of 32, for each of 64 products and 8 groups of queries.
     assert (on_shidiannao["512 keys"], on_shidiannao["513 keys"]) == (16384, 16896)
 
 

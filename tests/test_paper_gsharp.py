@@ -1,4 +1,4 @@
-"""The exhibits of G#: every target runs in the tier `ci`, goes on from its lines, and its cases are what they say."""
+"""The exhibits of G#: every target runs in the tier `ci` and resumes from its lines, and its cases are as described."""
 
 import pathlib
 import sys
@@ -23,7 +23,7 @@ LIGHT = ("fig6", "space")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One folder for all, so that searches that exhibits share run once."""
+    """One folder for all tests, so that searches shared by several exhibits run once."""
     return tmp_path_factory.mktemp("gsharp")
 
 
@@ -56,7 +56,7 @@ def test_searches_go_on_from_their_lines(tmp_path, capsys):
     main("gsharp", gsharp.EXHIBITS, ["fig8", "--tier", "ci", "--out", str(tmp_path)])
     again = (tmp_path / "searches_runs.csv").read_text()
     whole, resumed = (sorted(line.rsplit(",", 1)[0] for line in text.splitlines()) for text in (lines, again))
-    assert whole == resumed  # but for the seconds
+    assert whole == resumed  # except for the seconds
 
 
 def test_cases_are_the_packaged_batches():

@@ -1,4 +1,4 @@
-"""Exhibits of MEDEA: every target runs, resumes, and writes its table; its layers are those of the networks."""
+"""The exhibits of MEDEA: every target runs, resumes, and writes its table; its layers are those of the networks."""
 
 import pathlib
 import sys
@@ -13,7 +13,7 @@ from medea_layers import UNTUNED, chosen_layers, network
 
 
 def run(folder, *words):
-    """Runs targets at the tier `ci`."""
+    """Runs targets in the tier `ci`."""
     table = {"fig4": medea.fig4, "table2": medea.table2, "space": medea.space, "mappers": medea.mappers}
     exhibits.main("medea", table, [*words, "--tier", "ci", "--seeds", "1", "--out", str(folder)])
 

@@ -1,4 +1,4 @@
-"""The exhibits of MOHaM: each runs in the tier `ci`, and their measures are what they say."""
+"""The exhibits of MOHaM: each runs in the tier `ci`, and their measures are correct."""
 
 import pathlib
 import subprocess
@@ -77,7 +77,7 @@ def test_the_script_lists_its_exhibits():
 
 @pytest.mark.slow
 def test_one_template_alone_is_the_problem_with_that_template_only():
-    """Designs of the space with copies of a template cost what the same designs cost with that template."""
+    """Designs in the space with copies of one template cost the same as in the space with only that template."""
     import jax
 
     import mohamjax as mj
@@ -114,7 +114,7 @@ def test_measures_of_fronts(front, other):
     share = np.mean([any(beats(q, p) for q in other) for p in front])
     assert measures.dominated_share(front, other) == pytest.approx(share)
     union = measures.non_dominated(np.concatenate([front, other]))
-    # What holds the reference is at no distance from it; taking epsilon off makes a front dominate weakly.
+    # A front that holds the reference is at distance 0 from it; shifted by epsilon, a front weakly dominates it.
     assert measures.igd_plus(union, union) == 0
     assert measures.additive_epsilon(union, union) == 0
     gap = measures.additive_epsilon(front, union)
@@ -131,7 +131,7 @@ def test_a12_is_a_probability_of_being_larger(first, second):
 
 
 def test_tests_of_samples():
-    # Six pairs, all better: 2 / 2^6; of three rising p values Holm keeps the order, and nothing is above 1.
+    # Six pairs, all better: p = 2 / 2^6. Holm keeps the order of three rising p values, and no p value exceeds 1.
     better, even = np.arange(1, 7), np.array([1, -1, 2, -2, 3, -3])
     first, second, none = wilcoxon_tests.signed_rank([better, even, np.zeros(4)])
     assert first == pytest.approx(3 * 2 / 64) and second == none == 1

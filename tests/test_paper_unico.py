@@ -21,7 +21,7 @@ FIGURES = {"fig5a": "fig5a", "fig5b": "fig5b", "fig6": "fig6c", "fig7": "fig7"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One folder for all, so that searches that exhibits share run once."""
+    """One folder for all tests, so that searches shared by several exhibits run once."""
     return tmp_path_factory.mktemp("unico")
 
 
@@ -37,7 +37,7 @@ def test_a_target_runs(name, folder):
 
 
 def test_kept_searches_are_found():
-    """Newer settings at what they had before do not make lines stale."""
+    """Settings added later do not invalidate old lines while they have their defaults."""
     lines = Lines(unico.EARLIER / "runs.csv", unico_runs.RUN_COLUMNS, 5)
     runs = unico_runs.Runs(lines, report_only=True)
     found = [runs.search("small", "edge", w, v, 0) for w in unico.TWO for v in unico.ALL]
@@ -47,7 +47,7 @@ def test_kept_searches_are_found():
 
 
 def test_packaged_networks_have_their_layers():
-    """Layers and multiply-accumulates of networks as their papers have them (docs/concepts/unico.md)."""
+    """Numbers of multiply-accumulates are those of the papers (docs/concepts/unico.md)."""
     macs = {n: sum(layer.macs for layer in unico_runs.application(n).layers) for n in ("vit_b16", "resnet50")}
     assert macs["vit_b16"] == pytest.approx(17.56e9, rel=2e-3)
     assert macs["resnet50"] == pytest.approx(4.1e9, rel=2e-2)

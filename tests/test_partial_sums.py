@@ -1,4 +1,4 @@
-"""Partial sums off-chip: outputs read there were written there before, and what keeps them on the chip does."""
+"""Off-chip partial sums: outputs that are read were written before, and a suitable loop order keeps them on chip."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ COUNT, DRAM = 16, 2
 
 
 def kept(template):
-    """The template with the reductions innermost at its off-chip level."""
+    """The template with the reduction loops innermost at its off-chip level."""
     (flow,) = template.dataflows
     levels = (*flow.rules[:-1], dataclasses.replace(flow.rules[-1], order=("C", "R", "S")))
     return dataclasses.replace(template, dataflows=(dataclasses.replace(flow, rules=levels),))
@@ -70,7 +70,7 @@ def test_without_the_order_some_nests_spill():
 
 
 def spilling(made, share):
-    """Tables in which the given number of outputs is read off-chip beside 8 other words."""
+    """Tables in which `share` output words are read off-chip, and 8 other words are moved."""
     words = np.zeros_like(made.offchip_words)
     words[..., :2, 0], words[..., O, 1] = 4.0 - share, 2.0 * share
     words[..., O, 0] = share

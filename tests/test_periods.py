@@ -1,4 +1,4 @@
-"""Several frames in flight: against copies of the networks with release times in the plain event simulation."""
+"""Several frames in flight, compared with the plain event simulation of copies of the networks with release times."""
 
 import dataclasses
 import functools
@@ -93,7 +93,7 @@ def test_one_frame_of_each_is_the_design_itself():
 
 
 def test_the_steady_state():
-    """Slow frames: rates are kept, chiplets idle as they should; fast ones: the busiest resource is full."""
+    """With slow frames rates are met and chiplets are mostly idle; fast frames saturate the busiest resource."""
     design, found = cases()[0]
     slow = networks((10.0, 0.0, 20.0), deadline_s=0.01)
     seen = run_periods(design, found, slow, PACKAGE, 8)
@@ -139,5 +139,5 @@ def test_what_has_no_periods_is_refused():
     with pytest.raises(InputError, match="at most 4,096"):
         run_periods(design, found, networks(), PACKAGE, 10_000)
     for rates, periods in (((1e-300, 1.0, 60.0), 2), ((1.0, 2.0, 3.0), 10**12), ((5e-324, 1e308, 0.0), 1)):
-        with pytest.raises(InputError, match="frames; take fewer"):  # before there are arrays of them
+        with pytest.raises(InputError, match="frames; take fewer"):  # refused before arrays of frames are made
             frames_of(networks(rates), periods)

@@ -1,4 +1,4 @@
-"""Fronts closed over places: by brute force nothing dominates what is left, and moves keep what is demanded."""
+"""Closed fronts: by brute force no other placement dominates a design, and moves respect all requirements."""
 
 import collections
 import dataclasses
@@ -77,7 +77,7 @@ def permuted(design, layers):
 
 
 def without_one(design, space):
-    """The design without each of its chiplets, every layer of it on each other one on each of its mappings alike."""
+    """The design without one of its chiplets, whose layers move to another one, all fastest or all most frugal."""
     layers, count = int(space.genetics.layers), np.asarray(space.genetics.count)
     unique, need = np.asarray(space.genetics.unique), np.asarray(space.plans.need)
     tiles = np.flatnonzero(design.template >= 0)
@@ -100,13 +100,13 @@ def without_one(design, space):
 
 
 def _ends(fits, t, u, space):
-    """The fastest and the most frugal of mappings."""
+    """The fastest and the most frugal mapping among those that fit."""
     time, energy = np.asarray(space.plans.time)[t, fits, u], np.asarray(space.plans.log_energy)[t, fits, u]
     return [fits[np.argmin(time)], fits[np.argmin(energy)]] if len(fits) else []
 
 
 def evaluated(designs, space):
-    """`[n, M]`, in blocks of one size."""
+    """Objectives `[n, M]`, evaluated in blocks of one size."""
     problem = genetic_problem(CONFIG)
     program = jax.jit(lambda designs: problem.evaluate(designs, space))
     stacked = jax.tree.map(lambda *x: np.stack(x), *designs)
@@ -118,12 +118,12 @@ def evaluated(designs, space):
 
 
 def dominated(state, space, variants):
-    """How many designs of the archive have a variant that is worse in nothing and clearly better in something."""
+    """How many designs of the archive have a variant that is nowhere worse and clearly better in some objective."""
     return len(dominated_rows(state, space, variants))
 
 
 def dominated_rows(state, space, variants):
-    """Which ones, of those that are in use."""
+    """The numbers of these designs among those in use."""
     designs, own = archived(state)
     made = [(i, new) for i, design in enumerate(designs) for new in variants(design)]
     rows = np.asarray([i for i, _ in made])
@@ -139,7 +139,7 @@ def test_no_order_of_the_chiplets_dominates_a_design_of_a_closed_front(state, cl
 
 
 def standing_for(state, space, config):
-    """The state with the designs alone that stand for the front of its only archive."""
+    """The state with only those designs that represent the front of its single archive."""
     objectives = np.asarray(state.archive.objectives[0], float)
     there = np.flatnonzero(state.archive.valid[0])
     front = there[emo.distinct_front(objectives[there])]
@@ -162,7 +162,7 @@ def test_only_what_stands_for_the_front_is_closed(state, closed, space):
     assert len(archived(left)[0]) == 12
     assert dominated(left, space, lambda design: permuted(design, layers)) == 0
     assert dominated(left, space, lambda design: without_one(design, space)) == 0
-    # A result chooses among those that were tried; the others stay in the archive as they were.
+    # A result is chosen among the designs that were tried; the others stay in the archive unchanged.
     valid = np.asarray(after.archive.valid)
     assert done.closed.shape == valid.shape and 12 <= (done.closed & valid).sum() < valid.sum()
     assert (done.closed | ~np.asarray(left.archive.valid)).all()
@@ -170,7 +170,7 @@ def test_only_what_stands_for_the_front_is_closed(state, closed, space):
 
 
 def test_designs_that_a_move_would_better_are_told_from_closed_ones(state, closed, space):
-    """As brute force has it; a closed front has none, whatever place its designs have in the archive."""
+    """Compared with brute force; a closed front has no such design, in whatever order its designs are given."""
     layers = int(space.genetics.layers)
     after, _ = closed
     for whole in (state, after):
@@ -210,7 +210,7 @@ def test_fronts_of_meshes_and_of_several_models_are_closed_too(kind):
 
 
 def test_no_chiplet_of_a_closed_front_is_idle_weight(closed, space):
-    """Nor can one go where all others change places."""
+    """No chiplet can be removed, not even if all others change places."""
     layers = int(space.genetics.layers)
 
     def both(design):
@@ -221,7 +221,7 @@ def test_no_chiplet_of_a_closed_front_is_idle_weight(closed, space):
 
 
 def test_a_spacer_goes_and_the_others_take_its_place(state, space):
-    """A design with a chiplet more than it needs, whose layer another one runs at no cost: it loses it."""
+    """Designs lose a chiplet that they do not need, whose layers another one runs at no cost."""
     designs, _ = archived(state)
     problem = genetic_problem(CLOSED)
     found = 0
@@ -246,7 +246,7 @@ def test_it_loses_nothing_counts_and_repeats_itself(state, closed, space):
     assert twice.counts == done.counts and np.array_equal(archived(again)[1], new)
     evaluations = [step.evaluations for _, step in steps]
     assert evaluations == sorted(evaluations) and str(twice).startswith(f"round {done.rounds}: ")
-    # What is closed stays as it is.
+    # Closing a closed front changes nothing.
     *_, (still, nothing) = closing(after, space, CLOSED, genetic_problem(CLOSED))
     assert nothing.rounds == 1 and nothing.replaced == 0
     assert np.array_equal(archived(still)[1], new)
@@ -313,7 +313,7 @@ def package_of(**changes):
 
 
 def shared(package, n, place):
-    """Which chiplets share which resource, when the k-th stands at `place[k]`; plain Python."""
+    """Which chiplets share which resource if chiplet k stands at `place[k]`, in plain Python."""
     tables = jax.device_get(package.tables)
     sets = collections.Counter()
     for r in range(int(tables.interfaces[n])):
@@ -328,7 +328,7 @@ def shared(package, n, place):
     "changes", [{}, {"contention": "mesh"}, {"placement": "middle"}], ids=["all", "mesh", "middle"]
 )
 def test_every_order_of_up_to_six_chiplets_is_of_one_class(changes):
-    """Of those that share resources alike, which plain Python tells apart otherwise."""
+    """Orders are of one class if chiplets share resources alike, which is checked in plain Python."""
     package = package_of(max_tiles=7, **changes)
     first, *_ = arrangements(package)
     for n in range(1, 7):

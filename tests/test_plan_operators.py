@@ -1,4 +1,4 @@
-"""Variation of plans: what each operator keeps, and what each rate alone changes."""
+"""Variation of plans: what each operator preserves, and what each rate alone changes."""
 
 import dataclasses
 
@@ -32,7 +32,7 @@ NAMES = [field.name for field in dataclasses.fields(PlanRates)]
 
 
 def rates(**chosen) -> PlanRates:
-    """Rates of which all others are 0."""
+    """Rates that are all 0 except those given."""
     return PlanRates(**{name: jnp.float32(chosen.get(name, 0.0)) for name in NAMES})
 
 
@@ -54,7 +54,7 @@ def equal(a, b) -> bool:
 
 
 def mutants(seed, c, **chosen):
-    """Plans and what becomes of each where only some rates are not 0."""
+    """Pairs of a plan and its mutant under rates that are 0 except those given."""
     plans = random_plans(seed, c)
     return list(
         zip(each(plans), each(_MUTATE(keys(seed + 1), plans, c.genetics, c.plans, rates(**chosen))), strict=True)
@@ -67,7 +67,7 @@ def mutants(seed, c, **chosen):
 @settings(max_examples=15, deadline=None)
 @given(seed=seeds, layers=st.integers(1, L), chips=chiplets, demands=demanded)
 def test_plans_keep_what_is_demanded(seed, layers, chips, demands):
-    """Sampled, crossed and completed, and mutated at high rates."""
+    """Sampled plans, crossed and completed ones, and ones mutated at high rates."""
     c = case(seed, layers, chips, demands=demands)
     sampled = _SAMPLE(keys(seed), c.genetics, c.plans)
     others = random_plans(seed + 1, c)
@@ -97,7 +97,7 @@ def test_without_rates_a_mutant_is_the_completed_parent(seed, chips, demands):
 @settings(max_examples=10, deadline=None)
 @given(seed=seeds, demands=demanded)
 def test_completion_changes_as_little_as_it_must(seed, demands):
-    """Chiplets that stand stay, unless demands or lonely layers forbid it; the rest never changes."""
+    """Existing chiplets stay, unless requirements or layers without a chiplet forbid it; other genes never change."""
     c = case(seed, blocked=False, demands=demands)
     rng = np.random.default_rng(seed)
     plans = jax.device_get(random_plans(seed, c))
@@ -156,13 +156,13 @@ C = case(11, blocked=False)
 
 
 def tiles_changed(before, after, *names):
-    """Tiles on which any of the named genes differ."""
+    """Tiles on which any of the named genes differs."""
     differs = [np.asarray(getattr(before, n) != getattr(after, n)).reshape(S, -1).any(axis=1) for n in names]
     return np.flatnonzero(np.any(differs, axis=0))
 
 
 def only(before, after, *names):
-    """Whether nothing but the named genes differs, and nothing of tiles that were empty."""
+    """Whether only the named genes differ, and only on tiles that were not empty."""
     rest = {"template", "size", "weight", "thrift"} - set(names)
     tiled = set(names) - {"thrift"}
     changed = tiles_changed(before, after, *tiled) if tiled else np.zeros(0, int)
@@ -170,7 +170,7 @@ def only(before, after, *names):
 
 
 def known(plan, s) -> bool:
-    """Whether the tile's size is one of the library's for its template."""
+    """Whether the size on the tile is in the library of its template."""
     return (np.asarray(C.plans.library)[plan.template[s]] == plan.size[s]).all(axis=1).any()
 
 
@@ -179,7 +179,7 @@ def test_steps_change_some_components_of_sizes_a_little():
     for before, after in mutants(0, C, stepping=2.0, component=0.3, reach=np.log(3.0)):
         assert only(before, after, "size")
         change = after.size - before.size
-        assert np.abs(change).max() <= 2  # e^reach is not reached
+        assert np.abs(change).max() <= 2  # a step stays below e^reach
         reached += [*change[before.template >= 0].ravel()]
     assert {-2, -1, 0, 1, 2} == set(reached)
     assert np.mean(np.asarray(reached) != 0) < 0.3
@@ -200,7 +200,7 @@ def test_scaling_moves_all_components_alike():
 
 @pytest.mark.parametrize("rate", [0.5, 2.0])
 def test_as_many_chiplets_change_as_the_rate_says(rate):
-    """On average, unless there are fewer; here those that take another weight, one in five of which stays the same."""
+    """On average, unless there are fewer. Here chiplets draw a weight, which in one of five cases is the old one."""
     found, expected = [], []
     for seed in range(12):
         for before, after in mutants(seed, C, weighting=rate):
@@ -267,7 +267,7 @@ def test_closing_takes_chiplets_away_but_not_the_last():
         assert equal([before.size, before.weight, before.thrift], [after.size, after.weight, after.thrift])
         if stands.sum() == 1:
             assert equal(before, after)
-        if (after.template >= 0).sum() > 1:  # where all were taken away, one is made anew
+        if (after.template >= 0).sum() > 1:  # where all were taken away, a new one is made
             np.testing.assert_array_equal(after.template[~gone & stands], before.template[~gone & stands])
         closed += gone.sum()
         assert unfit(after, C) == []
@@ -300,7 +300,7 @@ def test_rates_of_other_operators_mutate_nothing(rate):
 
 
 def need(c, individual):
-    """`[S, C]`, what the layers of each chiplet need at least; -1 where there are none."""
+    """`[S, C]`, the least sizes that hold the layers of each chiplet; -1 for chiplets without layers."""
     design, n = individual.design, int(c.genetics.layers)
     unique = np.asarray(c.genetics.unique)[:n]
     tile = design.assignment[:n]
@@ -316,8 +316,8 @@ def test_adjusted_designs_are_valid_and_their_plans_follow(seed, layers, chips, 
     c = case(seed, layers, chips, demands=demands)
     individuals = decode_all(random_plans(seed, c), c.genetics, c.plans)
     chosen = WILD if every else PlanRates(**{name: jnp.float32(getattr(PlanRates(), name)) for name in NAMES})
-    chosen = dataclasses.replace(chosen, exchanging=jnp.float32(0), merging=jnp.float32(0))  # see below
-    for _ in range(2):  # adjusted designs are adjusted again
+    chosen = dataclasses.replace(chosen, exchanging=jnp.float32(0), merging=jnp.float32(0))  # tested separately below
+    for _ in range(2):  # designs that were adjusted are adjusted again
         before = each(individuals)
         individuals = _ADJUST(keys(seed + 1), individuals, c.genetics, c.plans, chosen)
         for old, new in zip(before, each(individuals), strict=True):
@@ -337,7 +337,7 @@ def test_adjusted_designs_are_valid_and_their_plans_follow(seed, layers, chips, 
 
 
 def exchange_of(before, after) -> tuple[int, ...]:
-    """Tiles whose chiplets two individuals hold exchanged, all else being equal; () where they are equal."""
+    """The two tiles whose chiplets were exchanged, all else being equal; () if the individuals are equal."""
     a, b = before.design, after.design
     tiles = np.flatnonzero([genes(before.plan, s) != genes(after.plan, s) for s in range(S)])
     n = int((np.asarray(a.order) >= 0).sum())
@@ -388,7 +388,7 @@ def test_a_chiplet_gives_all_its_layers_to_another(seed, layers, chips, demands)
             if s != t
             and all(able[i, a.template[t]] and pin[i] in (-1, t) for i in np.flatnonzero(a.assignment[:layers] == s))
         ]
-        if equal(before, after):  # as where the chiplet that was drawn finds none that runs its layers
+        if equal(before, after):  # for example if no other chiplet runs the layers of the one that was drawn
             continue
         (source,) = np.flatnonzero(a.template != b.template)
         gone = np.flatnonzero(a.assignment[:layers] == source)
@@ -401,7 +401,7 @@ def test_a_chiplet_gives_all_its_layers_to_another(seed, layers, chips, demands)
         assert equal([a.order, before.plan.weight], [b.order, after.plan.weight])
         assert equal([a.assignment[others], a.mapping[others]], [b.assignment[others], b.mapping[others]])
         size = need(c, before)[target]
-        for i in gone:  # the best that fits under one weight, or the smallest
+        for i in gone:  # the best mapping that fits under some weight, or the smallest
             t, u = int(b.template[target]), int(unique[i])
             count = c.tables.count[u, t]
             fits = (np.asarray(c.plans.need)[t, :count, u] <= np.maximum(size, 0)).all(axis=1)
@@ -439,7 +439,7 @@ def test_turning_gives_one_chiplet_another_template_and_moves_no_layer():
 
 
 def test_layers_of_a_turned_chiplet_take_the_best_that_fits_it():
-    """But for those that are mapped anew anyway, of which there are few, and some of these take anything."""
+    """Except the few layers that are remapped anyway, some of which take any mapping."""
     best = every = 0
     for seed in range(6):
         for before, after in adjusted(seed, turning=1.0, anything=1.0):
@@ -541,7 +541,7 @@ _NEIGHBOUR = jax.jit(jax.vmap(neighbour, in_axes=(0, 0, None)))
 
 
 def changes(before: Plan, after: Plan) -> list[tuple[str, int]]:
-    """What a single change has to explain: names of fields and tiles (-1 for none) that differ."""
+    """Fields and tiles (-1 for none) that differ between a plan and its neighbour."""
     differ = [("thrift", -1)] if before.thrift != after.thrift else []
     for name in ("template", "size", "weight"):
         own, new = getattr(before, name), getattr(after, name)

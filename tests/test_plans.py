@@ -1,4 +1,4 @@
-"""Plans: sets of mappings that fit a chiplet, and the designs that plans decode to, against plain NumPy."""
+"""Plans: the sets of mappings that fit a chiplet, and the decoding of plans into designs, against plain NumPy."""
 
 import dataclasses
 import warnings
@@ -24,7 +24,7 @@ demanded = st.sampled_from(["", "f", "fc", "fcp", "h", "ch"])
 
 
 def unpacked(tables) -> np.ndarray:
-    """`[T, W, C, R, U, M]` bool: whether the p-th best mapping is in the set."""
+    """`[T, W, C, R, U, M]` bool: whether the p-th best mapping is in the set of a threshold."""
     words = np.asarray(tables.fits)[..., None] >> np.arange(32, dtype=np.uint32) & 1  # [T, W, C, R, B, U, 32]
     words = np.moveaxis(words, 5, 4)
     return words.reshape(*words.shape[:5], -1).astype(bool)
@@ -87,9 +87,9 @@ def test_time_energy_and_smallest_are_those_of_the_tables():
 @settings(max_examples=5, deadline=None)
 @given(seed=seeds)
 def test_sizes_of_the_library_run_what_their_template_runs(seed):
-    """The sizes under the largest cap, and the largest, let each layer have its best, under every weight.
+    """Under every weight, the sizes of the largest cap and the largest size let each layer have its best mapping.
 
-    The last two sizes are the least that holds all layers, or is 0, and the largest.
+    The last two sizes are the least size that holds all layers (0 if there is none) and the largest size.
     """
     c = case(seed)
     library = np.asarray(c.plans.library)
@@ -103,7 +103,7 @@ def test_sizes_of_the_library_run_what_their_template_runs(seed):
             assert found[-len(WEIGHTS) - 2 : -2, able].all() and found[-1, able].all() and not found[:, ~able].any()
             for u in np.flatnonzero(able):
                 score = c.score(u, t, w)
-                # Rows go over caps, and within one over weights.
+                # Rows are ordered by cap, and within a cap by weight.
                 assert score[np.asarray(best)[-len(WEIGHTS) - 2 + w, u]] == score.min()
                 assert score[np.asarray(best)[-1, u]] == score.min()
         assert (library[t, -1] >= library[t]).all()
@@ -131,7 +131,7 @@ def test_the_least_size_is_that_of_the_smallest_mapping_whose_hardware_holds_eve
 
 
 def test_sizes_mean_the_same_over_tables_that_have_grown():
-    """A later mapping changes no need of an earlier one, whether it is smaller or larger than all of them."""
+    """A new mapping changes no need of an earlier one, even if it is smaller or larger than all of them."""
     c = case(3)
     count = np.where(c.tables.count > 2, c.tables.count - 2, c.tables.count).astype(np.int32)
     before = dataclasses.replace(c.tables, count=count)
@@ -151,12 +151,12 @@ FITTING = jax.jit(fitting)
 @settings(max_examples=15, deadline=None)
 @given(seed=seeds)
 def test_the_best_mapping_that_fits_is_found(seed):
-    """Against all mappings, each capacity and fanout compared with the threshold's own value."""
+    """Compared with a search over all mappings that checks each capacity and fanout against the threshold's value."""
     c = case(seed)
     rng = np.random.default_rng(seed)
     template, weight = rng.integers(0, T, S), rng.integers(0, len(WEIGHTS), S)
     size = rng.integers(0, 64, (S, c.plans.need.shape[3]))
-    # Few thresholds of a component have a meaning where few values occur; half of the chiplets are narrow in one.
+    # A component with few values has few thresholds, so half of the sizes are drawn from the first 12.
     size[:, 1:] = np.where(rng.random((S, size.shape[1] - 1)) < 0.5, size[:, 1:] % 12, size[:, 1:])
     got, found = (
         np.asarray(x) for x in FITTING(*(jnp.asarray(x, jnp.int32) for x in (template, size, weight)), c.plans)
@@ -210,7 +210,7 @@ def chosen(individual, c):
 @settings(max_examples=15, deadline=None)
 @given(seed=seeds, demands=demanded)
 def test_no_layer_has_a_better_mapping_that_would_fit(seed, demands):
-    """On chiplets as they stand: as large as their layers' mappings make them, in every capacity and fanout."""
+    """The size of a chiplet is what its layers' mappings need, in every capacity and fanout."""
     c = case(seed, demands=demands)
     plans = random_plans(seed, c)
     for individual in each(decode_all(plans, c.genetics, c.plans)):
@@ -231,7 +231,7 @@ def test_no_layer_has_a_better_mapping_that_would_fit(seed, demands):
 @settings(max_examples=15, deadline=None)
 @given(seed=seeds, demands=demanded)
 def test_layers_go_where_finish_time_and_energy_are_least(seed, demands):
-    """List scheduling step by step in double precision: each choice is the best there was, given those before."""
+    """List scheduling step by step in double precision: given the earlier choices, each choice is the best one."""
     c = case(seed, demands=demands)
     g, n = c.genetics, int(c.genetics.layers)
     plans = random_plans(seed, c)
@@ -264,7 +264,7 @@ def test_layers_go_where_finish_time_and_energy_are_least(seed, demands):
 @settings(max_examples=10, deadline=None)
 @given(seed=seeds)
 def test_a_layer_that_fits_nowhere_gets_its_smallest_mapping_and_the_chiplet_grows(seed):
-    """One chiplet of the least size: all layers that do not fit it bring their smallest mapping, or better ones."""
+    """One chiplet of the least size: layers that do not fit take their smallest mapping, or a better one."""
     c = case(seed, chips=1)
     plan = dataclasses.replace(
         each(random_plans(seed, c))[1], template=np.full(S, -1, np.int32), size=np.zeros((S, 8), np.int32)
@@ -283,7 +283,7 @@ def test_a_layer_that_fits_nowhere_gets_its_smallest_mapping_and_the_chiplet_gro
         assert (need[m, u] <= size).all()
 
 
-# What a plan decodes to when nothing fits must not depend on what is nobody's: padded layers and empty entries.
+# When nothing fits, the decoded design must not depend on padded layers or empty entries.
 
 
 @settings(max_examples=10, deadline=None)
@@ -304,7 +304,7 @@ def test_padding_changes_nothing(seed, demands):
         predecessors=longer(g.predecessors, -1), successors=longer(g.successors, -1),
         kinds=dataclasses.replace(g.kinds, of_layer=of_layer),
     )  # fmt: skip
-    # Other rubbish where no mapping is, and more room for mappings.
+    # Different garbage in the unused entries, and more of them.
     other, _ = sets(seed + 1, np.zeros((U, T), np.int32), 60)
     exists = np.arange(60) < c.tables.count[..., None]
     mixed = {"count": c.tables.count, "cycles": np.zeros(exists.shape)}
@@ -328,14 +328,14 @@ def test_padding_changes_nothing(seed, demands):
 @settings(max_examples=15, deadline=None)
 @given(seed=seeds, demands=demanded)
 def test_kinds_and_immediate_predecessors_change_nothing(seed, demands):
-    """Equal to the bit: layers that share a kind or have one each, and all predecessors or the immediate ones."""
+    """Equal to the bit: layers that share kinds or have one each, and all predecessors or only the immediate ones."""
     c = case(seed, demands=demands)
     g, n = c.genetics, int(c.genetics.layers)
     plans = random_plans(seed, c)
     unique, able, pin = (np.asarray(x) for x in (g.unique, g.able, g.pin))
     room = np.asarray(g.kinds.number).size
     assert room > n
-    alone = Kinds(  # of the same shapes: nothing is compiled again
+    alone = Kinds(  # of the same shapes, so that nothing is compiled again
         of_layer=jnp.where(jnp.arange(16) < n, jnp.arange(16), room - 1),
         number=jnp.asarray(np.arange(room) < n, jnp.int32),
         unique=jnp.asarray(np.resize(np.where(np.arange(16) < n, unique, 0), room)),
@@ -379,7 +379,7 @@ def test_a_plan_of_a_design_has_the_sizes_of_its_chiplets(seed, demands):
     c = case(seed, demands=demands)
     rng = np.random.default_rng(seed)
     designs = jax.device_get(decode_all(random_plans(seed, c), c.genetics, c.plans)).design
-    # Any mappings, not the best that fit.
+    # Arbitrary mappings, not the best that fit.
     n, unique = int(c.genetics.layers), np.asarray(c.genetics.unique)
     count = c.tables.count[unique, np.take_along_axis(designs.template, designs.assignment, axis=1)]
     wild = np.where(np.arange(16) < n, rng.integers(0, 1000, designs.mapping.shape) % np.maximum(count, 1), 0)
@@ -393,7 +393,6 @@ def test_a_plan_of_a_design_has_the_sizes_of_its_chiplets(seed, demands):
             here = np.flatnonzero(design.assignment[:n] == s)
             rows = need[design.template[s], design.mapping[here], unique[here]]
             np.testing.assert_array_equal(planned.plan.size[s], rows.max(axis=0, initial=0))
-        # The layers of a chiplet all fit it: decoded again they may only do better.
         assert ((planned.plan.weight >= 0) & (planned.plan.weight < len(WEIGHTS))).all()
 
 
@@ -413,7 +412,7 @@ def test_any_number_of_mappings(entries):
         best, found = fitting(template, size, jnp.full(1, w), plans)
         assert np.asarray(found).all()
         np.testing.assert_array_equal(best[0], np.asarray(plans.ranked)[0, w, 0])
-        # The last of all mappings, alone.
+        # The last mapping by score.
         last = np.asarray(plans.ranked)[0, w, -1, 0]
         need = np.asarray(plans.need)[0, last, 0]
         assert held[0, w, :, :, 0][np.arange(len(need)), need][:, entries - 1].all()
@@ -421,7 +420,7 @@ def test_any_number_of_mappings(entries):
 
 @pytest.mark.parametrize("what", ["energy", "duration", "both"])
 def test_what_costs_nothing_is_the_best_there_is(what):
-    """Zeros have no logarithm, but an order: no score is NaN, whatever its weight."""
+    """Zeros have no logarithm but must be ordered: no score is NaN, whatever its weight."""
     count = np.full((2, 2), 6, np.int32)
     tables, duration = sets(5, count, 8)
     if what != "duration":
@@ -442,7 +441,7 @@ def test_what_costs_nothing_is_the_best_there_is(what):
 
 
 def test_layers_that_one_template_runs_go_there():
-    """A template that runs nothing at all, and one that alone runs the first layer."""
+    """One template runs nothing at all, and only one template runs the first layer."""
     c = case(6, blocked=False)
     count = c.tables.count.copy()
     count[:, 2] = 0
@@ -464,7 +463,7 @@ def test_layers_that_one_template_runs_go_there():
 
 @pytest.mark.parametrize("form", ["cpu", "wide"])
 def test_what_waits_for_a_layer_that_runs_nowhere_takes_no_time_from_others(form):
-    """Layer 1 waits for layer 0, which runs nowhere; layers 2 and 3 share the tiles as if they were alone."""
+    """Layer 1 waits for layer 0, which runs nowhere; layers 2 and 3 are placed as if they were alone."""
     c = case(0)
     layers = c.genetics.unique.shape[0]
     predecessors = np.full(c.genetics.predecessors.shape, -1, np.int32)

@@ -1,4 +1,4 @@
-"""What has another form on an accelerator: equal results on a processor, and programs that lower for CUDA."""
+"""Functions with a different form on accelerators: equal results on a CPU, and programs that lower for CUDA."""
 
 import dataclasses
 import functools
@@ -38,7 +38,7 @@ FORMS = ("cpu", "wide")
 
 
 def in_both(function, *arguments):
-    """What a function gives in either form, NumPy leaves."""
+    """The results of a function in both forms, with NumPy leaves."""
     found = []
     for form in FORMS:
         with traced(form):
@@ -97,7 +97,7 @@ def test_blocks_and_short_loops_give_the_same_in_either_form():
     def total(x):
         return short_scan(lambda sum, y: (sum * 0.9 + y, sum), jnp.float32(0), x, reverse=True)
 
-    # Of several steps written out the compiler may take a product and a sum as one instruction.
+    # In unrolled steps the compiler may fuse a product and a sum into one instruction.
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), *in_both(jax.jit(total), rows))
 
 
@@ -125,7 +125,7 @@ def test_ranks_over_several_blocks_are_those_of_the_definition(rows):
 
 
 def test_ranks_take_their_phases():
-    """More groups of blocks than phases: rows are compared with their own and later phases only."""
+    """There are more groups of blocks than phases: rows are only compared with rows of their own and later phases."""
     f = np.random.default_rng(1).random((16_500, 2)).astype(np.float32)
     ranks = [emo.non_dominated_rank(f, method=method) for method in ("blocked", "wide")]
     np.testing.assert_array_equal(*ranks)
@@ -139,7 +139,7 @@ def test_repeated_rows_are_found_by_a_sort(m):
 
 
 def batches(kind, rows):
-    """Rows on a plane: hardly one dominates another, so that an archive overflows."""
+    """Rows close to a plane: few dominate one another, so that an archive overflows."""
     rng = np.random.default_rng(rows)
     out = [rng.dirichlet(np.ones(3), rows).astype(np.float32) * (1 + 0.2 * rng.random((rows, 1))) for _ in range(3)]
     out = [np.where(rng.random((rows, 1)) < 0.1, np.inf, b) for b in out]
@@ -219,7 +219,7 @@ SPACES = 4
 
 @functools.cache
 def problems():
-    """Map spaces of a few layers on the first templates, and the machines."""
+    """Map spaces of a few layers on the first templates, and the templates' arrays."""
     rng = np.random.default_rng(0)
     which = np.arange(SPACES) % 3
     spaces = stack_spaces([jax.device_get(space(t, random_shape(rng))) for t in which])
@@ -228,7 +228,7 @@ def problems():
 
 @functools.cache
 def batch():
-    """`evaluate_batch` of drawn mappings, more than a block of a processor holds."""
+    """`evaluate_batch` on random mappings, more than one block holds on a CPU."""
     spaces, templates = problems()
     which = np.arange(150) % SPACES
 
@@ -244,7 +244,7 @@ def batch():
 
 @functools.cache
 def mapping():
-    """The programs of a mapper's generation, with their arguments."""
+    """The programs of one mapper generation, with their arguments."""
     spaces, templates = problems()
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
     search = programs.mapping_search(Sizes(8, 2, 12), True, jnp.dtype(jnp.float32))
@@ -287,12 +287,12 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def exported():
-    """What each of them becomes for CUDA, as StableHLO."""
+    """StableHLO of each program, lowered for CUDA."""
     made = {name: make() for name, make in PROGRAMS.items()}
-    with traced("wide"):  # which CUDA takes of both; to trace one is half the work
+    with traced("wide"):  # the form that CUDA takes; tracing one form is half the work
         texts = {}
         for name, (function, arguments, static) in made.items():
-            # Without options of the compiler, which no export takes.
+            # Without compiler options, which an export does not accept.
             plain = jax.jit(functools.partial(function.__wrapped__, **static))
             texts[name] = export.export(plain, platforms=["cuda"])(*arguments).mlir_module()
         return texts
@@ -306,7 +306,7 @@ def test_a_program_needs_neither_the_host_nor_double_precision_on_a_gpu(name, ex
     assert not {call for call in calls if "callback" in call or "python" in call}, calls
     assert not re.search(r"\b(infeed|outfeed|send|recv)\b", text)
     assert not re.search(r"x?f64\b", text)
-    # Arrays of signed integers of 64 bits. JAX counts random words in unsigned ones, before it halves them.
+    # No arrays of signed 64-bit integers. (JAX counts random words in unsigned ones before it halves them.)
     assert not re.search(r"tensor<\d[\dx]*xi64>", re.sub(r"stablehlo\.constant[^\n]*|dense<[^\n]*", "", text))
 
 

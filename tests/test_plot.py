@@ -1,4 +1,4 @@
-"""Figures: each draws without warnings, shows all that it should, and reads well in the odd cases too."""
+"""Figures: each draws without warnings, shows all that it should, and stays readable in odd cases."""
 
 import dataclasses
 import io
@@ -101,7 +101,7 @@ def overlaps(boxes):
 
 
 def assert_tidy(figure):
-    """Draws it and finds nothing outside the figure, nor panels, tick labels or legends over one another."""
+    """Draws the figure and checks that nothing is outside it and that no panels, tick labels or legends overlap."""
     figure.canvas.draw()
     room = figure.bbox.padded(1)
     for axes in figure.axes:
@@ -159,7 +159,7 @@ def test_front_over_many_decades():
 
 
 def certified(own):
-    """Made-up bounds at half of a front's best values, a step up where both are small."""
+    """Made-up bounds at half of a front's best values, with a step where both are small."""
     low, high = own.objectives.min(axis=0) / 2, own.objectives.max(axis=0)
     pairs = {"latency_of_area": (2, 0), "energy_of_area": (2, 1), "energy_of_latency": (0, 1)}
     curves = {
@@ -326,7 +326,7 @@ def test_energy_breakdown_adds_up(chiplets):
 
 
 def test_times_are_written_in_full(folder, evaluated):
-    """A layer may take a millionth of the latency: what is rounded there is wrong in a difference of two times."""
+    """A layer may take a millionth of the latency: rounded times would give wrong differences."""
     timeline = evaluated.reports.timeline
     for i, design in enumerate(json.loads((folder / "designs.json").read_text())["designs"]):
         for step in design["schedule"]:
@@ -408,7 +408,7 @@ def test_units_for_people():
     assert style.quantity(9.9999e-3, "s") == "10.0 ms"
     assert style.quantity(123.4, "mm²") == "123 mm²"
     assert style.quantity(0.0, "J") == "0 J"
-    assert style.quantity(6.1e-8, "J s") == "6.1e-08 J s"  # a unit without prefixes
+    assert style.quantity(6.1e-8, "J s") == "6.1e-08 J s"  # a unit that takes no prefixes
     assert style.si([2e-6, 9e-4], "s") == (pytest.approx(1e6), "µs")
     assert style.si([5e-3], "mm²") == (1.0, "mm²")
 
@@ -464,7 +464,7 @@ PYTHON = sys.executable
 
 @pytest.mark.parametrize("python", [PYTHON, "/no/such/python", shutil.which("false"), None])
 def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypatch, python):
-    """Also where the other process never was, or died; and whatever lies in the folder where one works."""
+    """Also if the other process cannot start or dies, and if the working folder holds a file `matplotlib.py`."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "matplotlib.py").write_text("raise SystemExit(3)")
     monkeypatch.setattr(sys, "executable", python)
@@ -485,7 +485,7 @@ def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypa
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_the_figure_process_is_gone_in_the_end(evaluated, begun):
-    """Also where bounds never came."""
+    """Also if it never received bounds."""
     with FigureProcess() as drawing:
         process = drawing._process
         assert process.poll() is None
@@ -565,7 +565,7 @@ def test_folders_and_format_are_checked_first(folder, tmp_path, monkeypatch):
     "draw", [lambda: plot.gantt(view(9, 3), title=TITLE), lambda: plot.front_projections(front(9), title=TITLE)]
 )
 def test_a_png_is_what_matplotlib_would_save(draw):
-    """Without the drawing that it throws away. A figure of its own each: the second drawing of one finds its layout."""
+    """Without matplotlib's extra drawing. Each gets its own figure: a second drawing of one would reuse its layout."""
     wanted = io.BytesIO()
     with matplotlib.style.context(["default", style._STYLE]):
         draw().savefig(wanted, format="png", dpi=style._DPI, metadata={"Software": None})

@@ -1,4 +1,4 @@
-"""Readers given devices, pipes, holes, endless lines and false claims: one line, quickly, in bounded memory."""
+"""Readers given devices, pipes, sparse files, endless lines and false sizes: one line, quickly, in bounded memory."""
 
 import gzip
 import io
@@ -154,7 +154,7 @@ ODD = {
 
 
 def claim_directory(path, size):
-    """A sparse file that ends as an archive with a table of contents of that size."""
+    """A sparse file whose end claims an archive with a table of contents of that size."""
     with open(path, "wb") as stream:
         stream.truncate(size)
         stream.seek(size)
@@ -167,20 +167,20 @@ def flagged(path):
     data[6] |= 1
     at = data.index(b"PK\1\2")
     data[at + 8] |= 1
-    data[at + 24] ^= 4  # the size, so that the array does not fit either
+    data[at + 24] ^= 4  # the stated size, so that the array does not fit either
     path.write_bytes(data)
 
 
 @pytest.mark.parametrize("kind", ODD)
 def test_odd_files_as_arrays(tmp_path, kind):
-    """One line by every reader of npz files, at once and in little memory."""
+    """Every reader of npz files refuses it in one line, at once and in little memory."""
     make, words = ODD[kind]
     path = tmp_path / "x.npz"
     make(path)
     with pytest.raises(InputError, match=words) as caught:
         mapped_arrays(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
-    assert is_design_arrays(path) == (kind != "an encrypted array")  # which is sound until its array is read
+    assert is_design_arrays(path) == (kind != "an encrypted array")  # its array is only read later
     with pytest.raises(FileNotFoundError if kind == "nothing" else (ValueError, FileNotFoundError)):
         read_arrays(path)
 

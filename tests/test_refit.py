@@ -1,4 +1,4 @@
-"""Refitting: every layer takes the best mapping that fits its chiplet as it stands, and nothing else changes."""
+"""Refitting: every layer takes the best mapping that fits its chiplet as it is, and nothing else changes."""
 
 import jax
 import jax.numpy as jnp
@@ -30,14 +30,14 @@ every_refit = jax.jit(jax.vmap(refit, in_axes=(0, None, None, None)))
 
 
 def needs(made, unique, template, mapping):
-    """Capacities and fanouts that mappings ask for, `[..., C]`."""
+    """Capacities and fanouts that mappings need, `[..., C]`."""
     capacity, fanout = (np.asarray(x)[unique, template, mapping] for x in (made.capacity, made.fanout))
     return np.concatenate([capacity, fanout.reshape(*fanout.shape[:-2], -1)], axis=-1)
 
 
 @pytest.mark.parametrize("weight", range(len(WEIGHTS)))
 def test_every_layer_takes_the_best_mapping_that_fits(case, weight):
-    """Compared with a search over all mappings, every capacity and fanout for itself."""
+    """Compared with a search over all mappings, which checks every capacity and fanout separately."""
     space, made, package, designs = case
     found = jax.device_get(every_refit(designs, jnp.int32(weight), space.genetics, space.plans))
     designs = jax.device_get(designs)
@@ -75,7 +75,7 @@ def test_nothing_else_changes(case):
 
 
 def test_a_decoded_plan_is_refitted_already(case):
-    """Under the weights of its own chiplets."""
+    """Refitted under the weights of its own chiplets."""
     space, _, _, _ = case
 
     @jax.jit
@@ -87,5 +87,5 @@ def test_a_decoded_plan_is_refitted_already(case):
 
     design, again = both(jax.random.split(jax.random.key(2), NUMBER))
     same = np.all(np.asarray(design.mapping) == np.asarray(again.mapping), axis=1)
-    # Once more on what is left of the chiplets after their own refitting: nearly always nothing changes.
+    # Refitting shrinks chiplets, so another pass may change more; it rarely does.
     assert same.mean() > 0.9

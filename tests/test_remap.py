@@ -1,4 +1,4 @@
-"""Mapping again on chiplets that a search came to use: how tables grow, and that searches with rounds resume."""
+"""Remapping on chiplets that a search has come to use: how tables grow, and that searches with rounds resume."""
 
 import dataclasses
 import functools
@@ -32,8 +32,8 @@ from mohamjax.workload import ApplicationModel, read_network
 PACKAGE = PackageParameters()
 TEMPLATES = tuple(load_templates(["eyeriss", "simba", "shidiannao"]))
 TECHNOLOGY = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), load_technology())
-MAPPER = BUDGETS["tiny"].mapper  # of the sizes of other files, so that its programs are compiled once
-KEPT, ROOM = 96, 32  # together as many places as sets have elsewhere, for the same reason
+MAPPER = BUDGETS["tiny"].mapper  # the sizes of other files, so that programs are compiled once
+KEPT, ROOM = 96, 32  # together as many entries as sets have in other files, for the same reason
 REMAP = RemapConfig(every=3, polish=1, settle=2, chiplets=4, entries=ROOM, generations=0, descent=1)
 
 
@@ -50,7 +50,7 @@ def columns(tables: MappingTables) -> dict:
 
 
 def cut(tables: MappingTables, entries: int) -> MappingTables:
-    """The first mappings of every set."""
+    """The first `entries` mappings of every set."""
     some = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, :entries], columns(tables))
     return MappingTables(count=np.minimum(tables.count, entries), **some)
 
@@ -86,7 +86,7 @@ def drawn(seed: int):
 
 
 def standing(evaluation, designs, which):
-    """By plain Python: template and sizes of every chiplet, and the unique layers that run on it."""
+    """In plain Python: template and sizes of every chiplet, and the unique layers that run on it."""
     unique, mask = np.asarray(evaluation.unique), np.asarray(evaluation.layer_mask)
     made = dc.reports(designs, evaluation).chiplets
     found = []
@@ -112,14 +112,14 @@ def test_few_chiplets_stand_for_all(seed, count, data):
     for t, _, _, unique in chips:
         on = sample.template == t if count >= len(kinds) else np.ones(size, bool)
         assert all(sample.runs[u, on].any() for u in unique)
-    # Each is one of those that stand, sizes and all, and none is there twice.
+    # Each sampled chiplet occurs in the designs with its sizes, and none is sampled twice.
     rows = {(t, *capacity.ravel(), *fanout.ravel()) for t, capacity, fanout, _ in chips}
     own = [
         (t, *capacity.ravel(), *fanout.ravel())
         for t, capacity, fanout in zip(sample.template, sample.capacity, sample.fanout, strict=True)
     ]
     assert set(own) <= rows and len(set(own)) == size
-    if count >= len(rows):  # each stands for itself: what runs there is what runs on its equals
+    if count >= len(rows):  # each chiplet is sampled: its layers are those of all equal chiplets
         assert size == len(rows)
         for k, chip in enumerate(own):
             runs = set().union(*(u for t, c, f, u in chips if (t, *c.ravel(), *f.ravel()) == chip))
@@ -136,14 +136,14 @@ def application(networks):
 
 @pytest.fixture(scope="module")
 def mapped(application):
-    """Tables of the mapper for the networks of `small_search`, with room."""
+    """The mapper's tables for the networks of `small_search`, with room for more mappings."""
     key = jax.random.split(jax.random.key(0), 3)[0]
     tables = LayerMapper(application.unique_layers, TEMPLATES, TECHNOLOGY, MAPPER, cache=mapping_cache()).search(key)
     return with_room(cut(tables, KEPT), KEPT + ROOM)
 
 
 def sampled(application, tables, seed, count) -> ChipletSample:
-    """Chiplets of random designs."""
+    """A sample of the chiplets of random designs."""
     evaluation = evaluation_arrays(Setup(application, TEMPLATES, TECHNOLOGY, PACKAGE), tables)
     designs = dc.random_designs(application, tables, seed, 16, padded_layers=evaluation.unique.shape[0])
     return chiplets_of(designs, np.arange(16), evaluation, count)
@@ -152,7 +152,7 @@ def sampled(application, tables, seed, count) -> ChipletSample:
 def again(application, tables, sample, room, *, generations=1, descent=REMAP.descent, key=5, progress=None):
     config = dataclasses.replace(MAPPER, generations=generations, descent=descent)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)  # numbers without meaning would be said to the user
+        warnings.simplefilter("error", RuntimeWarning)  # users would see warnings about invalid values
         return map_again(
             jax.random.key(key),
             sample,
@@ -184,10 +184,10 @@ def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mappe
         own = np.where(fits[..., None], score[u, t, : m + 1, None], np.inf)  # [m + 1, K, W]
         better = own[m] < own[:m].min(axis=0) - 1e-4
         assert better.any(), (u, t, m)
-    # Layers are mapped where they run, and nowhere else.
+    # Layers are only mapped on templates on which they run.
     for u, t in np.argwhere(grown > 0):
         assert sample.runs[u, sample.template == t].any()
-    # The numbers are those of the mapping, on hardware of its own.
+    # The figures are those of each mapping on hardware of its own size.
     arrays = template_arrays(TEMPLATES, TECHNOLOGY, levels=tables.capacity.shape[3], dtype=np.float32)
     layers = stacked_layers(layer.shape for layer in application.unique_layers)
     once = tabulate(layers, arrays, TECHNOLOGY, tables.mapping, tables.count)
@@ -197,7 +197,7 @@ def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mappe
 
 
 def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, mapped):
-    """Where they begin is what is best on the chiplet; no random number is drawn, and the mapper's programs serve."""
+    """A round starts from the best mappings on the chiplet, draws no random number and uses the mapper's programs."""
     sample = sampled(application, mapped, 3, 6)
     round_ = functools.partial(again, application, mapped, sample, ROOM, generations=0, descent=2)
     again(application, mapped, sample, ROOM)
@@ -229,7 +229,7 @@ def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, m
 
 
 def test_a_chiplet_that_stands_for_another_template_has_no_start_there(application, mapped):
-    """Of a layer that its own template does not run nothing is mapped on it, and the others are."""
+    """A layer that a chiplet's template does not run is not mapped on it; the other layers are."""
     sample = sampled(application, mapped, 3, 6)
     lost = int(np.flatnonzero(sample.runs[:, 0])[0])
     count = mapped.count.copy()
@@ -242,7 +242,7 @@ def test_a_chiplet_that_stands_for_another_template_has_no_start_there(applicati
 
 
 def test_blocks_share_programs_and_no_archive(application, mapped, monkeypatch):
-    """Problems in blocks of their own, two at a time, end as they do in one block, and programs are asked for once."""
+    """Separate blocks of problems, two at a time, give the same as one block, and programs are requested once."""
     asked = []
     compiled = BlockSearch._compile
 
@@ -267,7 +267,7 @@ def test_blocks_share_programs_and_no_archive(application, mapped, monkeypatch):
 
 
 def test_mappings_that_the_mapper_would_not_make_are_no_start(application, mapped):
-    """A set may hold a user's mapping with other data kept: a descent leaves it out, and has no set without others."""
+    """A set may hold a user's mapping that keeps other data: a descent ignores it, and with no other gives no set."""
     strange, known = (jax.tree.map(lambda leaf, m=m: leaf[0, 0, m], mapped.mapping) for m in (0, 1))
     strange = dataclasses.replace(strange, keep=~np.asarray(strange.keep))
     config = dataclasses.replace(MAPPER, descent=1)
@@ -285,7 +285,7 @@ def test_mappings_that_the_mapper_would_not_make_are_no_start(application, mappe
 @pytest.mark.slow
 @pytest.mark.parametrize("fixed", [False, True])
 def test_given_mappings_alone_are_kept_where_nothing_descends(application, mapped, fixed):
-    """Without rounds of descent a set is the front of its starts; others' mappings change nothing, a cache neither."""
+    """Without descent a set is the front of its own starts; mappings of other pairs and a cache change nothing."""
     config = dataclasses.replace(MAPPER, descent=0, fixed=fixed)
     starts = [jax.tree.map(lambda leaf, m=m: leaf[0, 0, m], mapped.mapping) for m in (3, 0, 1, 3)]
     kept: dict = {}
@@ -309,16 +309,16 @@ def test_given_mappings_alone_are_kept_where_nothing_descends(application, mappe
     own = [jax.tree.map(lambda leaf, m=m: leaf[0, 0, m], alone_.mapping) for m in range(count)]
     assert 1 <= count <= 3 and not alone_.count[1, 0]
     assert all(any(same(nest, start) for start in starts) for nest in own)
-    if not fixed:  # all three are of a Pareto set, by latency
+    if not fixed:  # all three are in a Pareto set, sorted by latency
         assert count == 3 and same(own, [starts[i] for i in (1, 2, 0)])
         for name, column in columns(mapped).items():
             if name != "mapping":
                 np.testing.assert_allclose(getattr(alone_, name)[0, 0, :3], column[0, 0, [0, 1, 3]], rtol=1e-6)
     assert same(found({(0, 0): starts}, store), alone_) and len(kept) == 1
     assert same(found({(0, 0): starts}, store), alone_) and len(kept) == 1
-    # Of another start another set: what was kept is not taken for it.
+    # Other starts give another set: the cached one is not used.
     assert not same(found({(0, 0): starts[:1]}, store), alone_) and len(kept) == 2
-    # A pair that is not searched may have any number.
+    # A pair that is not searched may have any number of starts.
     many = {(0, 0): starts, (1, 0): [starts[0]] * 500}
     wanted = np.asarray([[True], [False]])
     less = LayerMapper(
@@ -340,7 +340,7 @@ def test_no_more_join_than_there_is_room_for(application, mapped, room):
 
 
 def test_the_first_that_join_help_most():
-    """Three mappings, of which the third makes the second worthless."""
+    """Candidates of which one makes others worthless."""
 
     def entries(cycles, energy, words):
         n = len(cycles)
@@ -356,7 +356,7 @@ def test_the_first_that_join_help_most():
     new = entries([90, 60, 50, 10], [90, 60, 50, 10], [4, 4, 4, 64])
     chips = np.asarray([[8.0], [16.0]]), np.ones((2, 1, 2))
     assert remap.that_help(new, known, *chips, PACKAGE).tolist() == [2]
-    # With the first chiplet alone able to hold it, a larger one changes nothing; a set that is empty takes the best.
+    # The largest mapping fits the second chiplet alone, so the first one takes another; an empty set takes the best.
     chips = np.asarray([[8.0], [64.0]]), np.ones((2, 1, 2))
     assert remap.that_help(new, known, *chips, PACKAGE).tolist() == [3, 2]
     with warnings.catch_warnings():
@@ -373,7 +373,7 @@ def test_the_first_that_join_help_most():
 
 @pytest.fixture
 def small_tables(monkeypatch):
-    """Searches begin with smaller sets, so that their shapes with room are those of searches in other files."""
+    """Searches begin with smaller sets, so that with room their shapes are those of searches in other files."""
     whole = LayerMapper.search
     monkeypatch.setattr(LayerMapper, "search", lambda *a, **k: cut(whole(*a, **k), KEPT))
 
@@ -424,7 +424,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
     assert stopped.interrupted and len(stopped.history) == 6
     equal(searched(application, tmp_path / "after", resume=True))
 
-    # Within the second round, when tables have grown and designs of the front have not been evaluated again.
+    # In the second round, when tables have grown but designs of the front have not been evaluated again.
     calls = []
 
     def impatient(*arguments):
@@ -443,7 +443,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
 
 
 def test_mapping_again_does_not_count_as_generations(monkeypatch):
-    """Of a search whose generations take no time and whose rounds take a fifth of a second each."""
+    """In a search whose generations take no time and whose rounds take a fifth of a second each."""
 
     class Rounds:
         rounds, schedule, end = 0, [2, 4, 6], 8
@@ -492,7 +492,7 @@ def test_polishing_goes_on_until_a_round_gains_next_to_nothing(application, mapp
     settled = []
     for one.rounds in range(6):
         settled.append(one.settled(volumes))
-    # Rounds of the search itself end nothing; the second of those after it gained too little; after the last all ends.
+    # Rounds within the search end nothing; the second one after it gained too little; after the last one all ends.
     assert settled == [False, False, False, False, True, False]
     one.rounds = 4
     assert not one.settled({**volumes, 17: 0.21}) and not one.settled({12: 0.2})

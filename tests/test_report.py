@@ -1,4 +1,4 @@
-"""Reports and traces: all of a design is told, nothing is fetched, no name of a file is markup, and it stays small."""
+"""Reports and traces: a design is told in full, nothing is fetched, no name is used as markup, and files stay small."""
 
 import csv
 import dataclasses
@@ -72,7 +72,7 @@ def test_a_design_may_be_named_with_its_folder(folder, evaluated, capsys):
 
 
 def test_results_of_own_technologies_need_no_other_file(tmp_path, monkeypatch, capsys):
-    """Two of them are compared on one page; results of before, which hold no tables, take those that are given."""
+    """Two of them are compared on one page; older results, which hold no tables, use the technologies given."""
     (tmp_path / "away").mkdir()
     monkeypatch.chdir(tmp_path / "away")
     folders, files = [], []
@@ -140,7 +140,7 @@ def test_a_design_is_told_whole(evaluated):
         areas = [mm2 for chip in design["chiplets"] for _, mm2 in chip["area"]]
         assert sum(areas) == pytest.approx(row["area_mm2"], rel=1e-5)
         macs = np.array([layer.shape.macs for layer in application.layers])
-        np.testing.assert_allclose(design["macs_per_cycle"], macs / design["length_ns"], rtol=2e-3)  # a cycle is a ns
+        np.testing.assert_allclose(design["macs_per_cycle"], macs / design["length_ns"], rtol=2e-3)  # a cycle is 1 ns
         assert all(0 < share <= 1 for share in design["utilisation"])
         assert sum(layers for _, layers, *_ in design["types"]) == len(macs)
         assert all(
@@ -160,7 +160,7 @@ def test_a_design_is_told_whole(evaluated):
             assert nest["text"] == loop_nest(mapping, evaluated.templates[t].level_names)
             assert nest["template"] == t
     assert len({nest["text"] for nest in told["nests"]}) > 1
-    spreaded = told["designs"]["0"]  # its interfaces are slow: layers are slowed, and traffic is at the limit
+    spreaded = told["designs"]["0"]  # its interfaces are slow: layers are slowed down, and traffic reaches the limit
     assert spreaded["slowed"] and all(0 < piece[3] < 1 for piece in spreaded["slowed"])
     interfaces = [one for one in spreaded["traffic"] if one["name"].startswith("interface")]
     assert max(max(one["rate"]) for one in interfaces) == pytest.approx(interfaces[0]["bandwidth"])
@@ -184,14 +184,14 @@ def test_details_are_shared_out_and_wanted_designs_always_there(evaluated):
     whole = [set(result["designs"]) for result in told]
     assert len(whole[1]) == 3 and {"17", "18"} <= whole[0] and 10 <= len(whole[0]) <= 12
     assert not contents([small], most=0)["results"][0]["designs"]
-    lost = dataclasses.replace(small, place={"1": 0})  # the others cannot be evaluated
+    lost = dataclasses.replace(small, place={"1": 0})  # the other two cannot be evaluated
     assert set(contents([lost], most=3)["results"][0]["designs"]) == {"1"}
 
 
 def test_fronts_are_compared(evaluated):
     front = rows_of(evaluated, 6)
     worse = [{**row, "latency_s": 2 * row["latency_s"]} for row in front]
-    worse[0] |= {"latency_s": front[0]["latency_s"] / 100}  # nothing dominates it
+    worse[0] |= {"latency_s": front[0]["latency_s"] / 100}  # no design dominates it
     told = contents([Result(name, "", "search", rows) for name, rows in (("a", front), ("b", worse))], most=0)[
         "results"
     ]
@@ -221,7 +221,7 @@ def test_bounds_surround_the_front(evaluated):
 
 
 class Markup(html.parser.HTMLParser):
-    """Notes tags and their attributes, and complains about tags that are not closed in turn."""
+    """Records tags and their attributes, and fails on tags that are not closed in order."""
 
     def __init__(self):
         super().__init__()
@@ -339,13 +339,13 @@ def test_charts_are_vega_lite(name):
     vega = convert.vegalite_to_vega({"$schema": schema, **filled(spec)})
     signals = {signal["name"] for signal in vega.get("signals", ())}
     data = {data["name"] for data in vega["data"]}
-    if name == "front":  # what the page listens to and sets
+    if name == "front":  # names that the page listens to or sets
         assert {"brush", "latency_s_low", "area_mm2_high", "energy_J_ticks"} <= signals and {
             "designs",
             "current",
             "bounds",
         } <= data
-        # One selection over the three projections.
+        # One selection over all three projections.
         assert ["brush_store" in json.dumps(mark) for mark in vega["marks"] if mark["type"] == "group"] == [True] * 3
     if name == "schedule":
         assert {"picked", "zoom_start"} <= signals and {"bars", "slowed", "traffic"} <= data
@@ -440,7 +440,7 @@ def test_a_trace_has_chiplets_and_resources_as_tracks_and_bandwidths_as_counters
         moved = [e["args"]["bytes"] for e in events if e["pid"] == pid and e.get("cat") == "traffic"
                  and tracks[pid, e["tid"]].startswith("interface")]  # fmt: skip
         assert sum(moved) == pytest.approx(sum(bar.offchip_bytes for bar in view.bars), rel=1e-6)
-    for at in tracks:  # slices of a track follow one another or nest
+    for at in tracks:  # slices of a track are disjoint or nested
         open_until = []
         slices = [(e["ts"], -e["dur"]) for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == at]
         assert slices
@@ -463,7 +463,7 @@ def test_some_designs_of_a_file_are_evaluated_and_traced(folder, tmp_path, capsy
     assert names == ["design 0", "design 2"]
     assert [line.split(",")[0] for line in table.read_text().splitlines()] == ["design_id", "0", "2"]
     with monkeypatch.context() as without:
-        without.setattr("mohamjax.io.designs.reevaluate", None)  # told before it is called
+        without.setattr("mohamjax.io.designs.reevaluate", None)  # the error is reported before it is called
         assert main([*command, "--design", "2", "--design", "9"]) == 2
     assert "design 9" in capsys.readouterr().err
     rows, evaluated = evaluate_designs(folder / "designs.json")

@@ -1,6 +1,6 @@
-"""The report in headless Chromium: it renders, its selections are linked, the keyboard suffices, nothing is fetched.
+"""The report in headless Chromium: it renders, selections are linked, the keyboard suffices, nothing is fetched.
 
-Needs playwright and a Chromium (`pip install playwright && playwright install chromium`, or one of the system).
+Needs playwright and a Chromium (`pip install playwright && playwright install chromium`, or an installed one).
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def browser():
-    """Headless Chromium: playwright's own, else one that is installed."""
+    """Headless Chromium: playwright's own, or else an installed one."""
     with playwright.sync_playwright() as play:
         own = play.chromium.executable_path
         path = own if os.path.exists(own) else next(filter(None, map(shutil.which, _NAMES)), None)
@@ -44,7 +44,7 @@ def evaluated():
 
 
 class Visit:
-    """A report in a tab; notes requests, complaints of the console, and errors."""
+    """A report in a tab; records requests, console messages, and errors."""
 
     def __init__(self, browser, path, **settings):
         self.tab = browser.new_page(viewport={"width": 1300, "height": 900}, **settings)
@@ -57,11 +57,11 @@ class Visit:
         self.tab.wait_for_selector("html[data-ready=yes]")
 
     def expect(self, selector):
-        """What is to become of an element; the page's policy allows no function that is a text."""
+        """An assertion on an element (the page's policy forbids functions given as text)."""
         return playwright.expect(self.tab.locator(selector))
 
     def count(self):
-        """Designs that pass the filters, all designs, and those selected in the front (None where none are)."""
+        """Designs that pass the filters, all designs, and those selected in the front (None without a selection)."""
         text = self.tab.inner_text("#count")
         found = re.match(r"(\d+) of (\d+) designs pass the filters(?:, of them (\d+) selected in the front)?\.", text)
         return tuple(None if value is None else int(value) for value in found.groups())
@@ -80,7 +80,7 @@ class Visit:
         self.expect("#count").to_contain_text("selected in the front")
 
     def limits(self):
-        """The filters of objectives that are set: (low, high)."""
+        """The filters of objectives that are set, as (low, high) by column."""
         values = {}
         for name in ("latency_s", "energy_J", "area_mm2"):
             text = self.tab.input_value(f'#designs input[data-column="{name}"]')
@@ -111,16 +111,16 @@ def test_selection_is_linked_and_filters_follow(browser, evaluated, tmp_path, co
     assert visit.count() == (count, count, None)
     drawn = "svg" if count == 5 else "canvas"
     assert tab.locator(f"#front-chart {drawn}").count() == 1
-    # Half of the first projection, latency over energy.
+    # Drag over half of the first projection, latency over energy.
     width = tab.locator("#front-chart").bounding_box()["width"] / 3
     visit.drag((110, 30), (width / 2 + 50, 280))
     _, _, selected = visit.count()
     assert 0 < selected < count
     assert tab.locator("#rows tr").count() == min(selected, 50)
-    if count == 5:  # the three projections pale the same designs
+    if count == 5:  # all three projections fade the same designs
         pale = "#front-chart svg path[opacity='0.12'], #front-chart svg .mark-symbol path[fill-opacity='0.12']"
         assert tab.locator(pale).count() == 3 * (count - selected)
-    # As filters the selection takes the same designs.
+    # As filters, the selection keeps the same designs.
     tab.click("#keep-brush")
     visit.expect("#count").not_to_contain_text("selected")
     limits = visit.limits()
@@ -132,7 +132,7 @@ def test_selection_is_linked_and_filters_follow(browser, evaluated, tmp_path, co
     assert visit.count() == (selected, count, None) and wanted == selected
     tab.click("#clear-filters")
     assert visit.count() == (count, count, None)
-    # Sorting, both ways.
+    # Sort in both directions.
     tab.click("#designs thead button:text-is('area [mm²]')")
     shown = [float(text) for text in tab.locator("#rows tr td:nth-child(4)").all_inner_texts()]
     assert shown == sorted(shown) and shown[0] == pytest.approx(min(columns["area_mm2"]), rel=1e-4)
@@ -159,7 +159,7 @@ LIMITS = {
 @pytest.mark.parametrize("name", LIMITS)
 def test_filters_take_limits_with_and_without_units(browser, evaluated, tmp_path, name):
     results = [made_up(evaluated, 300), made_up(evaluated, 4, "made up 2")]
-    for result in results:  # around the limits
+    for result in results:  # values around the limits
         for i, row in enumerate(result.front):
             row |= {"latency_s": 0.02 + 0.0002 * (i + 0.5), "area_mm2": 5 + 0.1 * (i + 0.5)}
     path, data = written(tmp_path, results)
@@ -248,7 +248,7 @@ def test_layers_are_sorted_by_any_column(browser, evaluated, tmp_path):
     tab.click("#layers thead button:text-is('layer')")
     names = [told["layers"][number]["name"] for number in shown()]
     assert names == sorted(names)
-    # The arrows follow the order that is shown, and so does the loop nest.
+    # Arrow keys follow the displayed order, and the loop nest follows them.
     tab.click("#layers tbody tr >> nth=0")
     for number in shown():
         assert tab.inner_text("#nest") == told["nests"][design["nest"][number]]["text"]
@@ -274,7 +274,7 @@ def test_the_floor_plan_shows_chiplets_to_scale_on_their_tiles(browser, evaluate
     for die, area in zip(dies, areas, strict=True):
         side = dies[largest]["width"] * (area / areas[largest]) ** 0.5
         assert die["width"] == pytest.approx(die["height"], rel=0.1)
-        assert die["width"] == pytest.approx(side, rel=0.1) or side < 12  # smaller ones would not be seen
+        assert die["width"] == pytest.approx(side, rel=0.1) or side < 12  # smaller ones would be invisible
     for (x, y), die in zip(design["floor"]["chiplets"], dies, strict=True):
         for (other_x, other_y), other in zip(design["floor"]["chiplets"], dies, strict=True):
             middles = [[box["x"] + box["width"] / 2, box["y"] + box["height"] / 2] for box in (die, other)]
@@ -299,7 +299,7 @@ def test_no_table_is_cut_off(browser, evaluated, tmp_path, width):
     wide = "parts => parts.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.innerHTML.slice(0, 40))"
     for kind in (".wide", ".tall", ".chart"):
         assert visit.tab.locator(kind).count() and visit.tab.locator(kind).evaluate_all(wide) == []
-    # Both rows of the heading stay in sight.
+    # Both rows of the heading stay visible.
     visit.tab.evaluate("document.querySelector('#table .tall').scrollTop = 400")
     rows = visit.tab.locator("#designs thead tr").all()
     first, second = (row.bounding_box() for row in rows)
@@ -309,7 +309,7 @@ def test_no_table_is_cut_off(browser, evaluated, tmp_path, width):
 
 @pytest.mark.parametrize(("scheme", "ink"), [("light", "#1b1f24"), ("dark", "#e6e8eb")])
 def test_feet_of_layers_that_wait_for_bandwidth_are_seen(browser, evaluated, tmp_path, scheme, ink):
-    """On dark paper black ones look like shorter bars."""
+    """In dark mode black ones would look like shorter bars."""
     path, data = written(tmp_path, [made_up(evaluated, 5)])
     visit = Visit(browser, path, color_scheme=scheme)
     visit.tab.wait_for_selector("#schedule-chart svg")
@@ -341,7 +341,7 @@ def test_rooflines_tell_every_layer_to_mouse_and_keyboard(browser, evaluated, tm
         points = panel.locator(".layer").all()
         numbers = [int(point.get_attribute("data-number")) for point in points]
         assert sorted(numbers) == [i for i, chiplet in enumerate(design["chiplet"]) if chiplet == k]
-        # At their places on the log axes, none above the roof.
+        # Points lie at their places on the log axes, none above the roof.
         roof = design["chiplets"][k]["roof"]
         for number, point in zip(numbers, points, strict=True):
             intensity, rate = told["nests"][design["nest"][number]]["intensity"], design["macs_per_cycle"][number]
@@ -351,9 +351,9 @@ def test_rooflines_tell_every_layer_to_mouse_and_keyboard(browser, evaluated, tm
             above = (north - math.log10(rate)) / (north - south) * frame["height"] + frame["y"]
             assert spot["x"] + spot["width"] / 2 == pytest.approx(across, abs=1.5)
             assert spot["y"] + spot["height"] / 2 == pytest.approx(above, abs=1.5)
-        # The arrows go through the layers of a chiplet, and each says what it is and what binds it.
+        # Arrow keys go through the layers of a chiplet; each states its name and what binds it.
         bubble = panel.locator(".told")
-        assert bubble.is_visible() == (k > 0)  # there the tabulator has gone on to it
+        assert bubble.is_visible() == (k > 0)  # for later panels, the Tab key has moved the focus here
         panel.locator('.layer[tabindex="0"]').focus()
         for number in numbers:
             text = bubble.inner_text()
@@ -363,7 +363,7 @@ def test_rooflines_tell_every_layer_to_mouse_and_keyboard(browser, evaluated, tm
             box = bubble.bounding_box()
             assert box["x"] >= 0 and box["x"] + box["width"] <= width
             tab.keyboard.press("ArrowRight")
-        tab.keyboard.press("Enter")  # shows the loop nest of the last
+        tab.keyboard.press("Enter")  # shows the loop nest of the last layer
         assert tab.inner_text("#nest") == told["nests"][design["nest"][numbers[-1]]]["text"]
         assert tab.locator("#roofs .layer[aria-pressed=true]").get_attribute("data-number") == str(numbers[-1])
         tab.keyboard.press("Tab")
@@ -392,7 +392,7 @@ def test_the_keyboard_suffices(browser, evaluated, tmp_path):
     tab.keyboard.press("Enter")
     visit.expect("#design-title").to_have_text(f"Design {order[50]}")
     assert tab.evaluate("document.activeElement.id") == "design"
-    # Filters, with a slip on the way.
+    # Filters, with a typing error on the way.
     chiplets = tab.locator('#designs input[data-column="n_chiplets"]')
     chiplets.fill("= 2")
     assert visit.count()[0] == sum(value == 2 for value in data["results"][0]["columns"]["n_chiplets"])
@@ -432,7 +432,7 @@ def test_schedules_zoom_and_tell_the_layer(browser, evaluated, tmp_path):
             tab.wait_for_timeout(200)
         raise AssertionError(f"still {those}")
 
-    tab.wait_for_timeout(1000)  # the drawing of the chosen design takes the place of the first
+    tab.wait_for_timeout(1000)  # the drawing of the chosen design replaces the first one
     before = ticks()
     assert len(before) > 5
     tab.click("#zoom-in")
@@ -486,7 +486,7 @@ def test_several_results_in_light_and_dark_and_no_name_is_run(browser, evaluated
     assert visit.count()[0] == 5
     tab.click("#rows tr")
     tab.wait_for_selector("#schedule-chart[data-design^='0:']")
-    for _ in range(50):  # a chart that is drawn anew in between forgets where the mouse is
+    for _ in range(50):  # a chart that is redrawn meanwhile forgets where the mouse is
         tab.mouse.move(0, 0)
         tab.hover("#schedule-chart svg path[aria-roledescription='bar'] >> nth=0")
         if tab.locator("#vg-tooltip-element.visible").count():
@@ -498,7 +498,7 @@ def test_several_results_in_light_and_dark_and_no_name_is_run(browser, evaluated
     ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     light = sum(map(int, re.findall(r"\d+", ground)[:3])) > 600
     assert light == (scheme == "light")
-    assert len(tab.pdf()) > 10_000  # on paper; its look is for eyes
+    assert len(tab.pdf()) > 10_000  # the PDF exists; how it looks is not tested
     tab.set_viewport_size({"width": 420, "height": 800})
     tab.wait_for_timeout(800)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 430  # no part of the page is wider than a phone

@@ -1,4 +1,4 @@
-"""What users demand of designs: limits, fixed packages, pins, one template, one number, their own designs."""
+"""Users' requirements of designs: limits, fixed packages, pins, one template, one number, their own designs."""
 
 import dataclasses
 import json
@@ -149,7 +149,7 @@ def demand(tmp_path, **content):
 
 
 def designs(folder, fixed=()):
-    """All designs of a front, which pass the plain checker; chiplets on fixed tiles may stand idle."""
+    """All designs of a front, after the plain checker accepted them; chiplets on fixed tiles may be idle."""
     document = json.loads((folder / "designs.json").read_text())
     for design in document["designs"]:
         assert plain_design.problems(document, design, fixed) == [], design["design_id"]
@@ -157,7 +157,7 @@ def designs(folder, fixed=()):
 
 
 def some_of(folder, path):
-    """Every other design of a front, at most 20, as a file, and their objectives."""
+    """Writes every other design of a front, at most 20, to a file; returns its path and their objectives."""
     document = json.loads((folder / "designs.json").read_text())
     document["designs"] = document["designs"][::2][:20]
     path.write_text(json.dumps(document))
@@ -189,7 +189,7 @@ def test_limits_that_nothing_keeps_end_with_one_line(networks, results, tmp_path
 
 @pytest.mark.slow
 def test_every_chiplet_keeps_its_limits(networks, results, tmp_path, capsys):
-    """As a reticle asks for: designs of the search without it break the limit."""
+    """For example a reticle limit; designs of the search without the limit break it."""
 
     def largest(folder):
         designs = json.loads((folder / "designs.json").read_text())["designs"]
@@ -272,17 +272,17 @@ def test_what_fails_and_what_was_reached_is_named():
     def said(rows, template):
         return str(requirements.unmet(resolved, Reached(np.array(rows), template)))
 
-    # The area is never kept; the second comes nearest: one factor of 1.5 against one of 1.25 and two.
+    # The area limit is never met; the second row comes nearest: a factor of 1.125, against 1.25 and two of 1.5.
     text = said([[1.0, 8.0, 5.0], [1.0, 8.0, 4.5], [3.0, 8.0, 6.0]], np.repeat(package[:1], 3, axis=0))
     assert text.startswith("mine.yaml: limits.area_mm2: no design keeps")
     assert "at best limits.area_mm2 4.5 (at most 4);" in text
     nearest = text.split("the nearest has ")[1]
     assert nearest.startswith("limits.latency_s 1 (at most 2), limits.area_mm2 4.5 (at most 4), limits.power_W 8 (at")
-    # Each demand is kept by some design, but none keeps all.
+    # Each requirement is met by some design, but no design meets all.
     text = said(good[1:] * [1, 1, 0.5], package[1:])
     assert text.startswith("mine.yaml: limits.latency_s, ") and "each is kept by some of them, but not all" in text
     assert "limits.power_W 9.5 (at most 9), chiplets.templates.simba.most 1 (at most 1), chiplets.least 1 (at" in text
-    # A limit that single precision cannot tell from what is reached.
+    # A limit that equals the reached value in single precision.
     text = said([[2.000001, 8.0, 4.0]], package[:1])
     assert "limits.latency_s 2.000001 (at most 2)" in text
 
@@ -327,13 +327,13 @@ def test_a_closed_package_is_all_there_is(networks, tmp_path):
         simba, _, eyeriss = design["chiplets"]
         assert next(level for level in eyeriss["levels"] if level["name"] == "shared_glb")["fanout"] == [4, 1]
         assert next(level for level in simba["levels"] if level["name"] == "GlobalBuffer")["capacity_words"] == 65536
-    # Another search starts from some of them, on their tiles.
+    # Another search starts from some of these designs, on their tiles.
     own, before = some_of(tmp_path / "out", tmp_path / "own.json")
     demands = demand(tmp_path, package=package)
     assert search(networks, tmp_path / "next", *demands, "--inject", own, "--no-seeds", "--generations", "1") == 0
     after = objectives(table(tmp_path / "next" / "front.csv"))
     assert all((after <= row * (1 + 1e-6)).all(axis=1).any() for row in before)
-    # The file stands for itself: sizes of the fixed chiplets included.
+    # The file is complete: it states the sizes of the fixed chiplets too.
     again = tmp_path / "again.csv"
     assert main(["evaluate", "designs", str(tmp_path / "out" / "designs.json"), "--out", str(again)]) == 0
     np.testing.assert_allclose(objectives(table(again)), objectives(table(tmp_path / "out" / "front.csv")), rtol=1e-9)
@@ -387,7 +387,7 @@ def test_injected_loop_nests_join_the_tables(networks, results):
     file = read_designs(results / "designs.json", technology=technology)
     problem = DesignProblem(application, technology=technology)
     resolved = problem.resolved
-    # Tables that know a single nest of each set, the last one of the file's.
+    # Tables with a single nest of each set, the last one in the file's sets.
     known = jax.tree.map(lambda leaf: np.take_along_axis(
         leaf, np.maximum(file.count - 1, 0).reshape(*file.count.shape, *[1] * (leaf.ndim - 2)), axis=2
     ), file.mappings)  # fmt: skip
@@ -407,7 +407,7 @@ def test_injected_loop_nests_join_the_tables(networks, results):
 
 
 def test_injected_arrays_bring_only_the_nests_that_their_designs_use(networks, results):
-    """Arrays of designs hold whole tables, also of templates and with nests that no design has."""
+    """Files of design arrays hold whole tables, also for templates and with nests that no design uses."""
     technology = load_technology()
     file = read_designs(results / "designs.json", technology=technology)
     problem = DesignProblem(load_scenario(networks), technology=technology).cast(jnp.float32)

@@ -1,4 +1,4 @@
-"""Searches that are stopped at any moment, in any way, and resumed end with the files of one that was left alone."""
+"""Searches that are stopped at any moment, in any way, and resumed end with the files of an undisturbed one."""
 
 import io
 import os
@@ -23,7 +23,7 @@ from mohamjax.io.files import write_bytes
 
 @pytest.fixture(scope="module")
 def command(networks):
-    """A small search, with the cache folder of all tests: what they have compiled need not be compiled again."""
+    """A small search that shares the cache folder of all tests, so that compiled programs are reused."""
     arguments = (*networks, "--budget", "tiny", *SIZES, "--generations", "120", "--no-figures", "--no-mapping-cache")
     return interruptions.Command(arguments, pathlib.Path(os.environ["XDG_CACHE_HOME"]))
 
@@ -36,7 +36,7 @@ def undisturbed(command, tmp_path_factory):
 
 
 def stop_when(process, mark: str, delay: float, number: signal.Signals) -> str:
-    """Stops a search some time after it has said something; returns what it had said."""
+    """Stops a search `delay` seconds after it has printed `mark`; returns all that it printed."""
     said = ""
     while mark not in said:
         line = process.stderr.readline()
@@ -49,7 +49,7 @@ def stop_when(process, mark: str, delay: float, number: signal.Signals) -> str:
 
 @pytest.mark.slow
 def test_a_search_stopped_in_every_way_ends_with_the_same_files(command, undisturbed, tmp_path):
-    """In the mapper, where nothing is saved yet, and at random moments from there to the end; resumed each time."""
+    """Stops in the mapper, where nothing is saved yet, and later at random moments until the end; resumed each time."""
     out, moments = tmp_path / "out", random.Random(3)
     stops = (
         ("mapper ", "kill", signal.SIGKILL),
@@ -73,7 +73,7 @@ def test_a_search_stopped_in_every_way_ends_with_the_same_files(command, undistu
 
 @pytest.mark.parametrize("moment", [0.0, 0.02, 0.1, 0.3, 0.6])
 def test_interrupts_are_heard_while_it_starts(networks, tmp_path, moment):
-    """While extensions are imported, which make other errors of an interrupt; twice."""
+    """Two interrupts during the import of extension modules, which may turn an interrupt into another error."""
     command = interruptions.Command((*networks, "--budget", "tiny", "--no-figures"), tmp_path / "cache")
     process = command.start(tmp_path / "out")
     while "numpy" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
@@ -120,7 +120,7 @@ def array_file():
 
 
 def packed_in_another_way():
-    """A checkpoint of which one byte, the way in which its first member is packed, has changed."""
+    """A checkpoint with one changed byte: the compression method of its first member."""
     buffer = io.BytesIO()
     np.savez(buffer, meta=np.asarray("{}"))
     content = bytearray(buffer.getvalue())
@@ -136,7 +136,7 @@ def test_a_broken_checkpoint_is_one_line(tmp_path, content):
 
 
 def test_a_checkpoint_takes_little_room_and_one_that_is_not_packed_is_read_too(tmp_path):
-    """Mappings are mostly factors of 1: 46 of the 63 MB of a search's results were a checkpoint's."""
+    """Mappings consist mostly of factors of 1: of 63 MB of a search's results, 46 MB used to be the checkpoint."""
     factors = np.where(np.arange(500_000) % 50 == 0, np.random.default_rng(0).integers(1, 64, 500_000), 1)
     tree = {"temporal": factors.astype(np.int32), "best": np.array([np.inf, 0.1])}
     packed, plain = tmp_path / "packed.npz", tmp_path / "plain.npz"
@@ -152,7 +152,7 @@ def test_a_checkpoint_takes_little_room_and_one_that_is_not_packed_is_read_too(t
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path):
-    """A writer killed in the middle leaves the old file; the next one removes what is left of the new."""
+    """A writer that is killed midway leaves the old file; the next writer removes the remains."""
     target = tmp_path / "checkpoint.npz"
     target.write_bytes(b"old")
     code = (

@@ -1,4 +1,4 @@
-"""One package for several application models: files, evaluation, decoding, packages as they stand, whole searches."""
+"""One package for several application models: files, evaluation, decoding, unchanged packages, whole searches."""
 
 import csv
 import dataclasses
@@ -77,7 +77,7 @@ def test_files_say_models(folder, scenario):
 
 
 def test_scenarios_of_models_are_packaged_ones_under_any_name(folder, scenario):
-    """Variants and aliases, as on the command line."""
+    """With variants and aliases, as on the command line."""
     text = "models: [{name: a, scenario: ar-vr-rates, networks: [resnet50]}, {name: c, scenario: C, networks: [res*]}]"
     one, other = (member.application for member in read(folder, scenario, text).models)
     assert one.networks[0].frames_per_second > 0 == other.networks[0].frames_per_second
@@ -139,7 +139,7 @@ def test_the_command_line_refuses_before_it_searches(folder, capsys):
 
 
 def test_requirements_hold_in_every_model(folder, scenario):
-    """Pins reach each model that has the layer, limits on users are refused, and so is a pin that no model has."""
+    """Pins apply to each model that has the layer; limits on users and pins that match no layer are refused."""
     found = read(folder, scenario, "models: [{name: a, networks: [one]}, {name: b}]\nheld_out: [{name: c}]")
     pins = {"pin": [{"layers": "two/*", "templates": ["simba"]}]}
     settings = Settings.preset("tiny")
@@ -166,7 +166,7 @@ def test_prices_are_ratios_at_equal_area():
     assert np.array_equal(staircase(one), [[1.0, 4.0], [8.0, 2.0]])
     assert price(one, one) == 1.0
     assert math.isclose(price(one * [1.0, 3.0, 1.0], one), 3.0)
-    # From 1 to 2 mm2 half as much as the other, from 2 to 4 mm2 as much: the geometric mean over log areas.
+    # Half as much as the other from 1 to 2 mm2, as much from 2 to 4 mm2: the geometric mean over log areas.
     other = np.array([[1.0, 16.0, 1.0], [1.0, 8.0, 2.0], [1.0, 2.0, 4.0]])
     assert math.isclose(price(one, other), math.sqrt(0.5))
     assert math.isnan(price(one, np.empty((0, 3))))
@@ -206,7 +206,7 @@ def test_bounds_of_another_search_are_not_those_of_several_models(tmp_path):
 
 
 def called(made, *names):
-    """An application model whose networks have these names."""
+    """The application model with its networks renamed."""
     return dataclasses.replace(
         made, networks=tuple(dataclasses.replace(n, name=name) for n, name in zip(made.networks, names, strict=True))
     )
@@ -223,7 +223,7 @@ def case():
 
 
 def test_models_have_what_separate_evaluations_give():
-    """Each model by itself, on chiplets as large as all models need: 1e-6 is asked for."""
+    """Each model is evaluated by itself, on chiplets as large as all models need; the requirement is 1e-6."""
     ensemble, made = case()
     applications = [member.application for member in ensemble.models]
     designs = random_designs(ensemble.joined, made, 5, 24)
@@ -261,12 +261,12 @@ def test_models_have_what_separate_evaluations_give():
 
 
 def test_plans_place_every_model_on_an_idle_package():
-    """A plan's schedule of each model is the one that it gives this model alone on the same chiplets."""
+    """Each model gets the schedule that the plan gives to this model alone on the same chiplets."""
     ensemble, made = case()
     whole = space_of(ensemble.joined, recast(made, np.float32), orders=8, ensemble=ensemble)
     genetics = whole.genetics
     plans = jax.vmap(lambda key: sample_plan(key, genetics, whole.plans))(jax.random.split(jax.random.key(1), 32))
-    # All thresholds open: every chiplet may have any mapping, so that sizes do not join the models.
+    # With all thresholds open every chiplet may have any mapping, so that sizes do not couple the models.
     plans = dataclasses.replace(plans, size=jnp.full_like(plans.size, whole.plans.fits.shape[3] - 1))
     made_of = jax.jit(decode)
     found = made_of(plans, genetics, whole.plans).design
@@ -312,7 +312,7 @@ def robust(ensemble, settings, **options):
 
 @pytest.fixture(scope="module")
 def small():
-    """Two models and a held-out one, and tables without a mapper."""
+    """Two models and a held-out one, and made-up tables."""
 
     def model(name, *networks):
         return Member(ApplicationModel(name, tuple(n for app in networks for n in app.networks)))
@@ -347,7 +347,7 @@ def test_the_front_is_one_of_means(result):
 
 @pytest.mark.slow
 def test_packages_stay_as_they_are(result):
-    """Held-out models: no chiplet grows, every layer has the best mapping that fits, and who does not fit is told."""
+    """For held-out models no chiplet grows, every layer has the best mapping that fits, and misfits are reported."""
     front, (b,) = result.front, result.front.held_out
     chips, plans = front.models[0].reports.chiplets, front.plans
     assert b.reasons == ("",) * len(front) and np.array_equal(b.rows, np.arange(len(front)))
@@ -367,7 +367,7 @@ def test_packages_stay_as_they_are(result):
                 score = np.where(fits, w * time[u, t] + (1 - w) * np.log(made.objectives[u, t, :, 1]), np.inf)
             assert score[found.designs.mapping[n, layer]] <= score.min() + 1e-5 < np.inf
 
-    # The second package without a word of memory: nothing runs there, all else is as it was.
+    # The second package without any memory: nothing runs there, all else is unchanged.
     packages = Packages.of(front.models[0], plans)
     empty = packages.capacity.copy()
     empty[1] = 0
@@ -388,7 +388,7 @@ def test_files_evaluate_as_they_say(result, written):
         own = [row for row in rows if row["front"] == "robust" and row["model"] == model and row["runs"] == "1"]
         return [row["design_id"] for row in own], np.asarray([[float(row[k]) for k in OBJECTIVES] for row in own])
 
-    assert not (written / "designs_a.json").exists()  # the nominal model's are in designs.json
+    assert not (written / "designs_a.json").exists()  # designs.json is the nominal model's file
     for model, name in (("a", "designs.json"), ("ab", "designs_ab.json")):
         table, evaluated = evaluate_designs(written / name)
         ids, objectives = stated(model)
@@ -411,7 +411,7 @@ OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
 
 @pytest.mark.slow
 def test_a_search_goes_on_where_it_was(small, result, tmp_path):
-    """Stopped after half of its generations, and begun again: the same front, to the bit."""
+    """Stopped after half of its generations and resumed: the same front, to the bit."""
     ensemble, made = small
     half = dataclasses.replace(SETTINGS, moham=dataclasses.replace(SETTINGS.moham, generations=3))
     keep = CheckpointFile(tmp_path / "checkpoint.npz")
@@ -437,7 +437,7 @@ def test_packages_come_under_all_weights(result):
 
 @pytest.mark.slow
 def test_the_price_of_robustness(small, result, tmp_path):
-    """Packages found for one model, with as many evaluations, reach less than half of the robust front over both."""
+    """With as many evaluations, packages found for one model reach less than half of the robust front over both."""
     ensemble, made = small
     priced = robust(ensemble, SETTINGS, tables=made)
     assert priced.front.objectives.tobytes() == result.front.objectives.tobytes()
@@ -456,7 +456,7 @@ def test_the_price_of_robustness(small, result, tmp_path):
     assert (tmp_path / "nominal" / "designs.json").exists()
     assert tmp_path / "again" / "price.png" in plot_results(tmp_path, tmp_path / "again")
 
-    # Without the price, into the same folder: what we wrote before and do not write now is gone, and nothing else.
+    # Without the price, into the same folder: files that we wrote before and no longer write are gone, and no others.
     for name in ("bounds.json", "designs_gone.json", "mine.json", "nominal/mine.csv", "nominal/checkpoint.npz"):
         (tmp_path / name).write_text("")
     write_robust_results(tmp_path, result, {**result.config, "inputs": {}})
@@ -471,7 +471,7 @@ def test_the_price_of_robustness(small, result, tmp_path):
 
 
 class Stopping(Silent):
-    """Stops a search by hand when generations are done."""
+    """Interrupts a search when generations are done."""
 
     def progress(self, progress, generations):
         raise KeyboardInterrupt
@@ -479,7 +479,7 @@ class Stopping(Silent):
 
 @pytest.mark.slow
 def test_a_search_that_is_stopped_has_its_packages_alone(small, tmp_path):
-    """No layer of held-out models is mapped then, and nothing is searched for the nominal model."""
+    """No layer of held-out models is mapped then, and no search is made for the nominal model."""
     ensemble, made = small
     stopped = robust(ensemble, SETTINGS, tables=made, listener=Stopping())
     assert stopped.interrupted and stopped.nominal is None and len(stopped.front) > 0
@@ -492,7 +492,7 @@ def test_a_search_that_is_stopped_has_its_packages_alone(small, tmp_path):
 
 @pytest.mark.slow
 def test_a_front_of_several_models_is_finished_whole_or_as_far_as_it_came(small, tmp_path, monkeypatch):
-    """Where this run searched its generations; of those of a checkpoint there may be results, which stay."""
+    """Only for generations searched in this run: those of a checkpoint may already have results, which stay."""
     ensemble, made = small
     joint = CheckpointFile(tmp_path / "checkpoint.npz")
 
@@ -510,7 +510,7 @@ def test_a_front_of_several_models_is_finished_whole_or_as_far_as_it_came(small,
 
 @pytest.mark.slow
 def test_where_the_front_of_the_nominal_model_is_cut_short_there_is_a_price(small, monkeypatch):
-    """The front of packages, finished before, stays whole."""
+    """The robust front, finished before, stays whole."""
     ensemble, made = small
     whole, asked = searching.finishing, []
 

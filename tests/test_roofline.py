@@ -1,5 +1,5 @@
-"""Rooflines: no layer runs above its roof on any package, what binds it is what the cost model says, and both drawings
-show the same numbers."""
+"""Rooflines: no layer runs above its roof on any package, the bound of a layer agrees with the cost model, and the page
+and the figure show the same numbers."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ from mohamjax.schedule.roofline import COMPUTE, MAPPING, SLIGHT, Roof, roof
 from mohamjax.schedule.view import design_view
 
 DESIGNS = 64
-SLACK = 1 + 1e-9  # of sums of times
+SLACK = 1 + 1e-9  # for the rounding of sums of times
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +30,12 @@ def evaluated():
 
 
 def random_designs(evaluated, seed, package):
-    """Any chiplets, any layer anywhere, any mapping, evaluated on a package of four tiles."""
+    """Random chiplets, assignments and mappings, evaluated on a package of up to four tiles."""
     rng = np.random.default_rng(seed)
     layers, (_, kinds) = len(evaluated.application.layers), evaluated.tables.count.shape
     size = int(evaluated.tables.count.min())
     assignment = rng.integers(0, package.max_tiles, (DESIGNS, layers)).astype(np.int32)
-    # A tile that is used has a template, one that is not has none.
+    # Exactly the tiles that are used have a template.
     used = (assignment[:, :, None] == np.arange(package.max_tiles)).any(axis=1)
     template = np.where(used, rng.integers(0, kinds, used.shape), -1).astype(np.int32)
     order = np.tile(np.arange(layers, dtype=np.int32), (DESIGNS, 1))
@@ -65,7 +65,7 @@ def test_no_layer_runs_above_its_roof(evaluated, package, seed):
         for bar in view.bars:
             above = view.chiplets[bar.chiplet].roof
             assert 0 < bar.reached <= above.at(bar.intensity) * SLACK
-            # On its way a byte meets nothing narrower than the roof says.
+            # No resource on the path of a byte is narrower than the roof states.
             assert bar.offchip_bytes / (bar.end_s - bar.start_s) * 1e-9 <= above.bandwidth * SLACK
             assert 10.0**west < bar.intensity < 10.0**east and 10.0**south < bar.reached < 10.0**north
         for chip in view.chiplets:
@@ -76,7 +76,7 @@ def test_no_layer_runs_above_its_roof(evaluated, package, seed):
 
 @pytest.mark.parametrize("bandwidth", [0.5, math.inf])
 def test_what_binds_a_layer_is_what_the_cost_model_says(evaluated, bandwidth):
-    """Without an off-chip limit, the loop-nest model's own explanation; behind a narrow one, that for most layers."""
+    """Without an off-chip limit it is the loop-nest model's explanation; with a low one that holds for most layers."""
     package = PackageParameters(max_tiles=4, interface_bandwidth=bandwidth, contention="interface")
     designs = random_designs(evaluated, 5, package)
     seen = set()

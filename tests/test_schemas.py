@@ -1,4 +1,4 @@
-"""Published schemas are what the code yields, accept what we write, refuse planted faults, and agree with readers."""
+"""Published schemas match the code, accept what we write, refuse planted faults, and agree with the readers."""
 
 import copy
 import functools
@@ -59,7 +59,7 @@ def accepted(name, document):
 
 
 def read(name, document):
-    """Whether the form takes the document."""
+    """Whether the form accepts the document."""
     try:
         read_form(document, FORMS[name], file="file")
     except InputError as error:
@@ -76,7 +76,7 @@ def test_a_schema_is_known_by_the_name_of_its_file():
 
 @pytest.mark.parametrize("name", FORMS)
 def test_published_schemas_are_those_of_the_code(name, capsys):
-    """`mohamjax schema NAME --out docs/schemas/FILE` writes them anew."""
+    """`mohamjax schema NAME --out docs/schemas/FILE` regenerates them."""
     jsonschema.Draft202012Validator.check_schema(schema(name))
     assert main(["schema", name]) == 0
     assert capsys.readouterr().out == (PUBLISHED / f"{name.replace('/', '-')}.json").read_text()
@@ -95,7 +95,7 @@ def test_sound_documents_are_accepted(name):
 
 
 def test_what_we_write_is_accepted(tmp_path):
-    """Templates, a job table and the answers to schedules; folders of searches are checked where they are made."""
+    """Templates, a job table and answers to schedules; result folders are checked in the tests of searches."""
     for template in load_templates(packaged_templates()):
         assert accepted("template/1", json.loads(json.dumps(template_to_dict(template))))
     table = read_job_table(fuzz_documents.JOB_TABLE, "file")
@@ -166,7 +166,7 @@ def places(tree, path=()):
 @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_readers_and_schemas_agree(data):
-    """A document with a value put anywhere is taken by both or by none."""
+    """A document in which any value has been replaced is accepted by both or by neither."""
     name = data.draw(st.sampled_from(sorted(SOUND)))
     document = copy.deepcopy(SOUND[name])
     *way, last = data.draw(st.sampled_from([path for path in places(document) if path]))
@@ -187,7 +187,7 @@ def alternatives(kind):
 
 
 def unions(kind, seen):
-    """Every type in a form, as its alternatives."""
+    """Every type in a form, as a list of its alternatives."""
     found = alternatives(kind)
     yield found
     for k, _ in found:
@@ -202,7 +202,7 @@ def unions(kind, seen):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_no_form_holds_what_crashes_msgspec(name):
-    """msgspec 0.22 loses its way in a tuple beside a number with limits, and in a list beside a text with a pattern."""
+    """msgspec 0.22 crashes on unions of a tuple and a number with limits, or of a list and a string with a pattern."""
     for found in unions(FORMS[name], set()):
         origins = {typing.get_origin(kind) for kind, _ in found}
         limited = any(kind in (int, float) and notes for kind, notes in found)
@@ -234,7 +234,7 @@ def test_fast_json_reads_what_is_sound():
 
 
 def _changed(text, data):
-    """A text of designs with some keys written twice, left out, renamed or unknown, or values of another kind."""
+    """The JSON text of designs in which some keys are repeated, renamed, unknown, or have values of another type."""
     keys = [
         "perm",
         "factors",
@@ -264,7 +264,7 @@ def _changed(text, data):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), spaces=st.booleans())
 def test_what_is_read_by_its_form_at_once_is_what_was_written(data, spaces):
-    """Or refused in the same words: keys written twice are no less seen."""
+    """Or it is refused with the same message; repeated keys are detected too."""
     text = json.dumps(fuzz_documents.written(), separators=None if spaces else (",", ":"))
     text = _changed(text, data)
     try:
@@ -279,7 +279,7 @@ def test_what_is_read_by_its_form_at_once_is_what_was_written(data, spaces):
 
 
 def _without_defaults(value):
-    """A document without keys whose values are what a form has where they are not written."""
+    """The document without keys that have the default value of a form."""
     if isinstance(value, dict):
         kept = {key: _without_defaults(item) for key, item in value.items()}
         return {key: item for key, item in kept.items() if item not in (None, 1, [], {}, "")}
@@ -287,7 +287,7 @@ def _without_defaults(value):
 
 
 def test_our_own_designs_are_read_by_their_forms_at_once():
-    """Else reading them would be right, and slow."""
+    """Otherwise they would still be read correctly, but slowly."""
     document = copy.deepcopy(fuzz_documents.designs())
     design = document["designs"][0]
     for chiplet in design["chiplets"]:

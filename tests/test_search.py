@@ -1,4 +1,4 @@
-"""A search end to end on two small networks: search, files, re-evaluation, resume, and the command line."""
+"""A search end to end on two small networks: search, files, re-evaluation, resuming, and the command line."""
 
 import itertools
 import json
@@ -47,7 +47,7 @@ def test_history_grows(results):
     volumes = [float(r["hypervolume"]) for r in rows]
     assert all(b >= a - 1e-6 for a, b in itertools.pairwise(volumes))
     assert 0 < volumes[-1] < 1
-    # One population before the first generation, one in each generation, immigrants in all.
+    # One population before the first generation, one in each generation, and immigrants each time.
     counts = [int(r["evaluations"]) for r in rows]
     assert {b - a for a, b in itertools.pairwise(counts)} == {35}
     assert counts[0] == 35
@@ -99,9 +99,9 @@ def test_every_design_passes_the_plain_checker(results):
 
 @pytest.mark.slow
 def test_designs_under_contention_of_the_mesh_pass_the_plain_checker(networks, tmp_path):
-    """A package of narrow links to one wide interface: the file says so, and what reads it keeps to it.
+    """A package of narrow links to one wide interface: the file states the contention, and readers apply it.
 
-    Random designs: links are shared from four chiplets on, of which a front may have none.
+    The designs are random: links are only shared by four chiplets or more, and a front may have no such design.
     """
     problem = mj.DesignProblem(mj.load_onnx(*networks))
     tables = mj.sample_mappings(problem, 4)
@@ -123,7 +123,7 @@ def test_designs_under_contention_of_the_mesh_pass_the_plain_checker(networks, t
 
 
 def on_chiplet(design, least):
-    """Steps of the first chiplet that runs at least so many layers."""
+    """Steps of the first chiplet that runs at least `least` layers."""
     chips = [step["chiplet"] for step in design["schedule"]]
     busy = next(k for k in chips if chips.count(k) >= least)
     return [step for step in design["schedule"] if step["chiplet"] == busy]
@@ -173,7 +173,7 @@ def with_an_idle_chiplet(document, design):
 
 
 def change(what, key, factor):
-    """A mutation that scales one number of the first step, chiplet or of the design itself."""
+    """A mutation that scales one number of the first step, of the first chiplet or of the design itself."""
 
     def mutate(document, design):
         target = {"step": design["schedule"][0], "chiplet": design["chiplets"][0], "design": design}[what]
@@ -264,7 +264,7 @@ def test_fewer_generations_than_a_checkpoint_has_are_told_and_not_recorded(netwo
     assert (tmp_path / "copy" / "front.csv").read_bytes() == (results / "front.csv").read_bytes()
     recorded = yaml.safe_load((tmp_path / "copy" / "config.yaml").read_text())
     assert recorded["search"]["generations"] == 12
-    assert not (tmp_path / "copy" / "report.html").exists()  # of other results, for all that it knows
+    assert not (tmp_path / "copy" / "report.html").exists()  # it could show other results
 
 
 def test_results_that_are_replaced_are_told_and_other_seeds_have_folders_of_their_own(
@@ -356,7 +356,7 @@ def test_json_summary(networks, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("budget", "measured"),
-    [("tiny", 15), ("small", 32)],  # on two cores, compiling (45 s) apart; a forecast may be off by a factor of two
+    [("tiny", 15), ("small", 32)],  # on two cores, without compilation (45 s); a forecast may be off by a factor of two
 )
 def test_a_dry_run_tells_the_time_and_that_of_compiling(budget, measured, capsys):
     command = ["search", "ar-vr", "--budget", budget, "--dry-run"]
@@ -600,7 +600,7 @@ def test_a_schedule_written_by_hand(results, networks, tmp_path):
 def test_a_design_goes_to_timeloop_and_back(results, tmp_path):
     document = json.loads((results / "designs.json").read_text())
     simba = [d for d in document["designs"] if {chip["template"] for chip in d["chiplets"]} == {"simba"}]
-    document["designs"] = simba[:1]  # all layers have wires to count, and as many levels
+    document["designs"] = simba[:1]  # every layer has wires to count, and all have the same levels
     (tmp_path / "first.json").write_text(json.dumps(document))
     out = ["--out", str(tmp_path / "first.csv"), "--timeloop", str(tmp_path / "timeloop")]
     assert main(["evaluate", "designs", str(tmp_path / "first.json"), *out]) == 0

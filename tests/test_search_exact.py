@@ -1,4 +1,4 @@
-"""On an instance small enough to try every design, the search finds the whole front, whatever its seed."""
+"""On instances small enough to try every design, the search finds the whole front for every seed."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ INSTANCES = {
         PackageParameters(max_tiles=2, contention="interface"),
     ),
 }
-# Some seeds in a hundred need more than 200 generations.
+# A few seeds in a hundred need more than 200 generations.
 CONFIG = MohamConfig(population=128, generations=275, seeded=False, chunk=25)
 ENTRIES = 2
 
@@ -61,7 +61,7 @@ def test_the_instance_is_worth_searching(instances, name):
     ("name", "genes"), [*((name, "plans") for name in INSTANCES), (next(iter(INSTANCES)), "layers")]
 )
 def test_the_search_finds_the_front_from_ten_seeds(instances, name, genes):
-    """With the default rates; seeds are islands of one run."""
+    """With the default rates; the seeds are islands of one run."""
     space, designs, front = instances[name]
     evaluations = (CONFIG.generations + 1) * (CONFIG.population + CONFIG.immigrant_count)
     assert evaluations < len(designs.template) / 2
@@ -69,12 +69,12 @@ def test_the_search_finds_the_front_from_ten_seeds(instances, name, genes):
 
 
 DEADLINES = (0.55, 0.6)
-"""Of the networks, as shares of the slowest latency on the front without deadlines."""
+"""Deadlines of the networks, as shares of the slowest latency on the front without deadlines."""
 
 
 @pytest.mark.slow
 def test_the_search_finds_the_front_that_keeps_deadlines_from_ten_seeds(instances):
-    """Every design is tried; those that miss a deadline do not count, and the search is told so by a limit."""
+    """Compared with an enumeration of all designs that meet their deadlines, which are a limit of the search."""
     problem, package = next(iter(INSTANCES.values()))
     _, designs, free = next(iter(instances.values()))
     networks = [
@@ -95,16 +95,16 @@ def test_the_search_finds_the_front_that_keeps_deadlines_from_ten_seeds(instance
 
 @pytest.mark.slow
 def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance):
-    """Also within a call of many generations, with what a search of just so many generations has."""
+    """Also in the middle of a call of many generations; a search of exactly as many generations gives the same."""
     space, config = instance[0], dataclasses.replace(CONFIG, generations=100, genes="layers")
     window, ends, seed = 8, [], 0
-    while not ends:  # a search whose later windows are the calmest
+    while not ends:  # until a search has a window that is the calmest so far
         seed += 1
         key = jax.random.key(seed)
         whole = list(Generations(key, space, config))
         history = [value for _, progress in whole for value in progress.stability][1:]  # generation 0 is no step
         spread = [np.std(history[end - window : end]) for end in range(window, len(history) + 1)]
-        # The first window that is calmer than all before it, and ends within a call.
+        # A window that is calmer than all before it, and does not end with a call.
         ends = [i for i in range(20, len(spread)) if spread[i] < min(spread[:i]) and (i + window) % CONFIG.chunk]
     expected = ends[0] + window
     settled = dataclasses.replace(config, stop="stability", window=window, delta=float(min(spread[: ends[0]])))
@@ -117,7 +117,7 @@ def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance
 
 
 def test_rates_per_layer_change_some_layers_of_a_small_design_at_least(instance):
-    """0.001 per layer is next to nothing on five layers: `least_layers` raises it, and 0 takes it as it is."""
+    """0.001 per layer hardly changes five layers: `least_layers` raises the rate; with 0 it stays as it is."""
     space, designs, _ = instance
     vary = genetic_problem(dataclasses.replace(CONFIG, genes="layers")).vary
     design = jax.tree.map(lambda leaf: jnp.asarray(leaf[len(leaf) // 2]), designs)

@@ -1,4 +1,4 @@
-"""List schedules: against a plain scheduler, one package and one rule at a time."""
+"""List schedules compared with a plain scheduler, one package and one rule at a time."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ LAYERS, TEMPLATES, ENTRIES = 9, 3, 4
 def problem(seed: int, pinned: bool) -> ListScheduler:
     """A random problem in which template 0 runs everything."""
     random = np.random.default_rng(seed)
-    unique = random.permutation(LAYERS)  # all different: layers that tie could go either way
+    unique = random.permutation(LAYERS)  # all different, as the order of tied layers is not defined
     predecessors = [sorted({int(p) for p in random.integers(0, i, 2)}) if i and i % 3 else [] for i in range(LAYERS)]
     count = random.integers(1, ENTRIES + 1, (LAYERS, TEMPLATES))
     count[:, 1] = np.where(random.random(LAYERS) < 0.4, 0, count[:, 1])
@@ -34,7 +34,7 @@ def problem(seed: int, pinned: bool) -> ListScheduler:
 
 
 def plainly(it: ListScheduler, package: tuple[int, ...], chosen: np.ndarray, priority: str):
-    """One list schedule, layer by layer: order, chiplets, mappings, latency, energy, area."""
+    """One list schedule, built layer by layer: order, chiplets, mappings, latency, energy, area."""
 
     def seats(layer):
         pin = it.pin[layer]
@@ -124,7 +124,7 @@ def test_a_layer_that_many_wait_for_goes_first_under_heft_and_the_longest_under_
 
 
 def test_of_layers_alike_those_of_the_network_with_less_work_go_first():
-    """Network 0 is 3 then 2, network 1 is 2 alone: ranks 5, 2, 2, and under LPT 2 and 2 once 3 is taken."""
+    """Network 0 has layers of 3 and 2, network 1 one of 2: ranks 5, 2, 2; under LPT 2 and 2 remain after the 3."""
     it = ListScheduler(
         unique=np.array([0, 1, 1]),
         network=np.array([0, 0, 1]),

@@ -1,4 +1,4 @@
-"""The packaged Eyeriss at the sizes of the chip, held against what the chip was measured to do (JSSC 2017, Table V)."""
+"""The packaged Eyeriss with the sizes of the chip, compared with measurements of the chip (JSSC 2017, Table V)."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from mohamjax.hardware import load_template, template_from_dict, template_to_dic
 from mohamjax.io.samples import evaluate_samples, read_architectures
 
 CLOCK_HZ = 200e6
-CHIP = {  # words of 16 bits
+CHIP = {  # words have 16 bits
     "shared_glb": {"capacity_words": 51200, "block_words": 4, "bandwidth": [5, 5]},
     "ifmap_spad": {"capacity_words": 12, "block_words": 1},
     "weights_spad": {"capacity_words": 224, "block_words": 1},
@@ -21,7 +21,7 @@ CHIP = {  # words of 16 bits
 
 
 def chip_template():
-    """The packaged template with the chip's sizes; structure and dataflow as packaged."""
+    """The packaged template with the chip's sizes; structure and dataflow are unchanged."""
     data = template_to_dict(load_template("eyeriss"))
     levels = []
     for level in data["levels"]:
@@ -39,7 +39,7 @@ def measured():
 def test_the_chips_own_mappings_read_and_write_the_measured_bytes(tmp_path):
     architectures = read_architectures(reference("silicon/eyeriss_chip_architectures.json"))
     template, (chip,) = chip_template(), architectures.values()
-    # What is evaluated has the structure of the packaged template: PEs directly below the global buffer.
+    # The evaluated architecture has the structure of the packaged template: PEs directly below the global buffer.
     assert [level.fanout for level in template.levels] == [tuple(x) for x in np.asarray(chip.machine.fanout, int)]
     assert [level.keep for level in template.levels] == [tuple(x) for x in np.asarray(chip.machine.keep).tolist()]
     path = reference("silicon/eyeriss_chip.jsonl")

@@ -1,4 +1,4 @@
-"""The map space: constraints, sampling, repair, and mappings that users bring."""
+"""The map space: constraints, sampling, repair, and mappings that users supply."""
 
 import dataclasses
 import math
@@ -169,7 +169,7 @@ def test_moves_that_are_admitted_keep_every_rule_and_the_nest_consistent(seed, t
 
 
 def test_a_move_that_would_overflow_is_refused():
-    problem = space(4, WorkloadShape(K=64))  # 8 words innermost for weights, inputs and outputs
+    problem = space(4, WorkloadShape(K=64))  # 8 words at the innermost level for weights, inputs and outputs
     state = nest(jnp.full(PRIMES, problem.outermost), problem)
     for expected in (2, 2, 2):  # K = 2: 2 weights, 1 input, 2 outputs; K = 4 would need 9 words
         free = int(np.flatnonzero(np.asarray(state.slot)[:6] != 0)[0])
@@ -188,7 +188,7 @@ def test_eviction_mends_capacities_and_leaves_the_rest(seed, template):
     genes = one(samples(jax.random.key(seed), problem), 0)
     same = jax.jit(evict)(jax.random.key(0), genes.slot, problem)
     np.testing.assert_array_equal(same, genes.slot)
-    # Push primes inwards wherever limit and fanout allow it, capacity or not.
+    # Push primes inwards as far as limits and fanouts allow, even beyond capacities.
     slot = np.array(genes.slot)
     levels = np.asarray(problem.capacity).shape[0]
     for i in np.flatnonzero(np.asarray(problem.prime) > 1):
@@ -222,7 +222,7 @@ def test_encoding_a_mapping_gives_it_back(seed, template):
 @settings(max_examples=10, deadline=None)
 @given(seed=SEEDS)
 def test_genes_of_many_mappings_are_those_of_each(seed):
-    """Of several layers and templates, side by side; equal primes of a dimension, the first outermost."""
+    """Mappings of several layers and templates side by side; of equal primes of a dimension the first is outermost."""
     rng = np.random.default_rng(seed)
     problems = [jax.device_get(space(t, random_shape(rng))) for t in (0, 1, 0)]
     drawn = [samples(jax.random.key(seed + i), problem) for i, problem in enumerate(problems)]
@@ -305,7 +305,7 @@ def test_a_mapping_that_keeps_other_data_or_is_no_permutation_is_refused():
 
 
 def test_bounds_up_to_the_largest_integer():
-    shape = WorkloadShape(K=2**31 - 1, C=2**20, N=3)  # a prime, a power and more words than float32 counts
+    shape = WorkloadShape(K=2**31 - 1, C=2**20, N=3)  # a prime, a power, and more words than float32 counts exactly
     problem = space(3, shape)
     genes = samples(jax.random.key(0), problem)
     mappings = decode_all(genes, problem)

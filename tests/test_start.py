@@ -1,4 +1,4 @@
-"""The start of a search: programs compiled beside the mapper, what goes wrong there, their cache, and `bench`."""
+"""The start of a search: programs compiled alongside the mapper, failures there, their cache, and `bench`."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def application(networks):
 
 @pytest.fixture(scope="module")
 def settings():
-    """A short search by the programs of `small_search`."""
+    """A short search with the programs of `small_search`."""
     tiny = Settings.preset("tiny")
     return replace(
         tiny,
@@ -65,7 +65,7 @@ def with_archive(settings, archive):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Calls of a search's programs: which, in which thread, and how many were compiled by it."""
+    """Calls of a search's programs: the program, the thread, and how many programs the call compiled."""
     made = []
 
     def recorded(name, home):
@@ -87,7 +87,7 @@ def calls(monkeypatch):
 
 @pytest.mark.slow
 def test_the_searchs_own_thread_compiles_nothing_large(problem, settings, calls):
-    """The search's programs are called in the precompilation first; after it nothing is compiled anew."""
+    """Precompilation calls every program of the search, and no other thread compiles any."""
     Search(problem, settings).run()
     assert (
         {name for name, thread, _ in calls if thread == "precompilation"}
@@ -99,7 +99,7 @@ def test_the_searchs_own_thread_compiles_nothing_large(problem, settings, calls)
 
 @pytest.mark.slow
 def test_to_warm_makes_the_programs_of_a_search_and_no_others(problem, settings, calls):
-    """A search has made them before: what warming calls is there already, and all of it is called."""
+    """After a search its programs exist: warming calls all of them and compiles none."""
     Search(problem, settings).run()
     precompiled = [key for key in PROGRAMS if "precompilation" in key]
     programs = set(PROGRAMS) - set(precompiled)
@@ -138,7 +138,7 @@ def test_what_goes_wrong_in_precompilation_is_told(problem, settings, monkeypatc
 
 
 def test_a_stop_by_hand_ends_precompilation(problem, settings, monkeypatch):
-    """Ctrl-C while layers are mapped: what has not begun never does."""
+    """Ctrl-C while layers are mapped: parts that have not begun never do."""
     reported = []
     monkeypatch.setattr(Precompilation, "_search", lambda self: None)
     monkeypatch.setattr(Precompilation, "_report", lambda self: reported.append(self))
@@ -160,7 +160,7 @@ def test_a_stop_by_hand_ends_precompilation(problem, settings, monkeypatch):
 
 @pytest.fixture
 def begun(problem, settings, monkeypatch):
-    """Begins a precompilation whose parts are given as functions; ends all of them in the end."""
+    """Begins precompilations whose parts are given as functions; ends all of them at teardown."""
     made = []
 
     def begin(archive, search, report):
@@ -177,11 +177,11 @@ def begun(problem, settings, monkeypatch):
 
 
 LONG = 30.0
-"""Seconds that nothing here takes."""
+"""Seconds, longer than anything here takes."""
 
 
 def test_the_report_is_compiled_after_the_search(begun):
-    """While layers are mapped one thread works, and not two."""
+    """While layers are mapped only one thread compiles."""
     order, go = [], threading.Event()
     one = begun(20, lambda: (go.wait(LONG), order.append("search")), lambda: order.append("report"))
     assert not one._parts[1].done() and order == []
@@ -234,7 +234,7 @@ def test_made_up_tables_have_the_shapes_of_real_ones(problem, settings):
 
 
 def test_made_up_designs_have_the_shapes_of_real_ones(problem, settings):
-    """Shapes alone would do; that each layer runs where it stands spares the evaluation numbers that are none."""
+    """Shapes alone would do, but with layers on chiplets that run them the evaluation yields no NaN."""
     real = Search(problem, settings).run().front.designs
     application, templates = problem.application, problem.resolved.templates
     made = made_up_designs(application, templates, problem.tiles, 5)
@@ -247,7 +247,7 @@ def test_made_up_designs_have_the_shapes_of_real_ones(problem, settings):
 
 
 def test_individuals_grown_together_are_those_grown_one_by_one(problem, settings):
-    """Immigrants and children are completed and decoded in one batch; each depends on its own draft alone."""
+    """Immigrants and children are completed and decoded in one batch, but each depends on its own draft alone."""
     layers, templates = problem.application.unique_layers, problem.resolved.templates
     space = problem.arrays(made_up_tables(layers, templates, problem.technology, 6))
     search = genetic_problem(settings.moham)
@@ -261,7 +261,7 @@ def test_individuals_grown_together_are_those_grown_one_by_one(problem, settings
 
 
 def test_the_cache_is_found_again_by_another_process(tmp_path):
-    """The second process compiles nothing that the first one kept, whatever folder it works in by then."""
+    """The second process compiles nothing that the first one kept, even if the working folder changes."""
     code = """
 from mohamjax.schedule import Setup
 import os, jax, jax.numpy as jnp, mohamjax as mj
@@ -289,7 +289,7 @@ def test_a_cache_that_cannot_be_made_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_bench_measures_every_population(networks, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(benchmark, "generations", light_generations)  # the program of the other tests
+    monkeypatch.setattr(benchmark, "generations", light_generations)  # the program that other tests have compiled
     out = tmp_path / "bench.json"
     command = ["bench", networks[0], "--populations", "32", "--repeats", "1", "--out", str(out)]
     assert main([*command, "--json"]) == 0
@@ -298,7 +298,7 @@ def test_bench_measures_every_population(networks, tmp_path, monkeypatch, capsys
     assert found["mapper"]["mappings_per_s"] > 0
     (row,) = found["populations"]
     assert row["population"] == 32 and row["designs_per_s"] > 0 and row["generation_designs_per_s"] > 0
-    assert row["committed"] is None  # nobody has measured this scenario elsewhere
+    assert row["committed"] is None  # this scenario has no committed measurement
     assert not capsys.readouterr().out
     assert len(bench_lines(found)[1].splitlines()) <= 10
 

@@ -1,6 +1,6 @@
-"""The house: arrows between the parts of the package run one way, nothing imports in a circle, no file is too long.
+"""The package's structure: imports between its parts go one way, no import is circular, no file is too long.
 
-Read from the source alone; imports inside functions and those for type checkers count too.
+Checked in the source; imports inside functions and those for type checkers count too.
 """
 
 import ast
@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1] / "mohamjax"
 MOST_LINES = 700
 
 BASE = {"dims", "errors", "folders", "forms", "reader", "runtime", "text", "version"}
-"""Modules that every part may use."""
+"""Modules that every part may import."""
 
 MODEL = {"mapping", "hardware", "workload", "emo"}
 BELOW_SEARCH = {"mapper", "problem", "schedule", *MODEL}
@@ -34,7 +34,7 @@ ARROWS = {
     "page": {"schedule", *MODEL},
     "io": {"search", *BESIDE, *BELOW_SEARCH},
 }
-"""What each room may import beside itself and `BASE`. All else (api, figures, the command line) stands above them."""
+"""What each part may import besides itself and `BASE`. Other modules (api, figures, command line) may import any."""
 
 
 def name_of(path):
@@ -53,7 +53,7 @@ def room_of(module):
 
 @functools.cache
 def imports(module):
-    """Modules of the package that a module imports, by line."""
+    """Modules of the package that a module imports, with the line of the first import."""
     package = module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
     found = {}
     for node in ast.walk(ast.parse(FILES[module].read_text())):
@@ -63,7 +63,7 @@ def imports(module):
             base = node.module or ""
             if node.level:
                 base = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], *base.split(".")])
-            # A name may be a module of the package.
+            # An imported name may be a module of the package.
             names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in FILES else base for alias in node.names]
         else:
             continue
@@ -81,7 +81,7 @@ def test_every_room_is_known():
 
 @pytest.mark.parametrize("room", [*ARROWS, "the base"])
 def test_arrows_run_downward(room):
-    """`search` and `plot` know no files, `emo` knows nothing of the project: as `ARROWS` says."""
+    """As `ARROWS` says: for example `search` and `plot` know no files, and `emo` knows nothing of the project."""
     members = [m for m in MODULES if room_of(m) == room or (room == "the base" and room_of(m) in BASE)]
     allowed = BASE | ARROWS.get(room, set()) | {room}
     assert members
@@ -95,7 +95,7 @@ def test_arrows_run_downward(room):
 
 
 def test_no_module_imports_itself_on_some_way():
-    """Depth first: a module met again while it is still open closes a circle."""
+    """Depth-first search: a module that is met again while it is still open closes a cycle."""
     state, circles = {}, []
 
     def visit(module, way):
@@ -110,7 +110,7 @@ def test_no_module_imports_itself_on_some_way():
         state[module] = "done"
 
     for module in MODULES:
-        if module != "mohamjax" and module not in state:  # the package is lazy: it imports once a function is used
+        if module != "mohamjax" and module not in state:  # the package is lazy: it imports a module when it is used
             visit(module, [module])
     assert not circles, circles
 
@@ -121,7 +121,7 @@ def test_no_file_is_too_long():
 
 
 def test_mapping_is_a_loop_nest():
-    """`collections.abc.Mapping` is written `abc.Mapping`: the bare name is the loop nest's."""
+    """`collections.abc.Mapping` is written `abc.Mapping`: the bare name means the loop nest."""
     bare = [
         name
         for name, path in FILES.items()
@@ -139,11 +139,11 @@ ON_THE_HOST = {
     "mohamjax.schedule.measures",
     "mohamjax.unico.space",
 }
-"""Modules that import `jax.numpy` and multiply matrices of NumPy."""
+"""Modules that import `jax.numpy` but multiply NumPy matrices."""
 
 
 def test_products_of_matrices_are_in_full_precision():
-    """Traced ones go through `platforms.product`, or say their precision: GPUs read ten bits of a factor otherwise."""
+    """Traced ones use `platforms.product` or state their precision: GPUs otherwise keep ten bits of each factor."""
     products = {"dot", "dot_general", "einsum", "inner", "matmul", "matvec", "tensordot", "vdot", "vecdot", "vecmat"}
     bare = []
     for name, path in FILES.items():

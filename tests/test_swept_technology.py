@@ -1,4 +1,4 @@
-"""A technology that changes after templates and tables were made: all costs follow it but those that are stated."""
+"""A technology that changes after templates and tables were made: all costs follow it except those that are stated."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ jit_resize = jax.jit(resize)
 
 
 def scaled(technology, energy=1.0, area=1.0):
-    """The technology with other multipliers and adders."""
+    """The technology with the costs of multipliers and adders scaled."""
     factor = np.array([energy, energy, area])
     return dataclasses.replace(technology, multiplier=technology.multiplier * factor, adder=technology.adder * factor)
 
@@ -66,7 +66,7 @@ def test_static_energy_is_leakage_over_the_makespan():
     extra = found.objectives[:, 1] - without.objectives[:, 1]
     np.testing.assert_allclose(extra, found.static_energy.sum(axis=1) * 1e-12, rtol=1e-9)
 
-    # By hand: the parts of one chiplet, with costs of 1 in the place of their leakage.
+    # By hand: the leakage of the parts of one chiplet.
     machine, mask = found.chiplets.machine, np.asarray(found.chiplets.occupied)
     assert np.all((found.static_energy > 0) == mask)
     n, s = np.argwhere(mask)[0]

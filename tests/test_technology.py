@@ -1,4 +1,4 @@
-"""Technology tables: Accelergy's numbers, the interpolation against a plain one, users' own tables."""
+"""Technology tables: Accelergy's numbers, the interpolation compared with a plain one, and users' own tables."""
 
 import csv
 import dataclasses
@@ -55,7 +55,7 @@ def cost(cls, depth, width, **options):
 
 
 def plain_sram(depth, width, ports=1):
-    """Log-log interpolation straight in the table's rows, the nearer row where CACTI jumps between two."""
+    """Log-log interpolation directly on the table's rows, with the nearer row where CACTI jumps between two."""
 
     def column(w):
         part = ROWS[(ROWS[:, 0] == w) & (ROWS[:, 2] == ports)]
@@ -106,7 +106,7 @@ def test_dram_registers_and_macs_cost_what_accelergy_says():
                 want = [level["read_energy_pJ"], level["update_energy_pJ"], 0]
                 np.testing.assert_allclose(cost("dram", np.inf, width), want, rtol=1e-6)
             if level["kind"] == "register":
-                # Accelergy reads a cluster of registers at once; ours is one of them.
+                # Accelergy counts a whole cluster of registers; ours is one of them.
                 want = [level["read_energy_pJ"] / level["cluster_size"], 0, level["area_um2_per_instance"]]
                 np.testing.assert_allclose(cost("register", 1, level["word_bits"]), want, rtol=1e-4)
 
@@ -125,7 +125,7 @@ def test_arithmetic_is_the_tables():
 
 
 def test_register_and_comparator_figures_give_every_register_file_row():
-    # The bare compound of the tables: one row of registers and `depth` comparators per access.
+    # A register file in the tables: an access reads one row of registers and uses `depth` comparators.
     register, comparator = np.array(TECHNOLOGY.register), np.array(TECHNOLOGY.comparator)
     with reference("timeloop/component_tables/regfile_45nm.csv").open() as file:
         for row in csv.DictReader(file):
@@ -140,7 +140,7 @@ def test_register_and_comparator_figures_give_every_register_file_row():
 @pytest.mark.parametrize("name", packaged_technologies())
 def test_every_row_of_every_table_is_met(name):
     technology, rows = load_technology(name), packaged_sram_rows(name)
-    rows = rows[np.arange(len(ROWS)) % len(rows)]  # as many for all: compiled once
+    rows = rows[np.arange(len(ROWS)) % len(rows)]  # equally many rows for all tables: compiled once
     ports = rows[:, 2].astype(int)
     got = costs(technology, COMPONENT_CLASSES.index("sram"), rows[:, 1], rows[:, 0], ports=ports)
     address = np.ceil(np.log2(rows[:, 1]))[:, None] * technology.address_generator
@@ -148,15 +148,15 @@ def test_every_row_of_every_table_is_met(name):
     leaks = leakages(technology, COMPONENT_CLASSES.index("sram"), *jnp.float32(rows[:, 1::-1].T), ports)
     np.testing.assert_allclose(leaks, rows[:, 6], rtol=1e-4)
     times, known = sram_times(technology, rows[:, 1], rows[:, 0], ports), ~np.isnan(rows[:, 7:])
-    assert known.mean() > 0.9 or name == "45nm-coarse"  # which has cycle times alone
+    assert known.mean() > 0.9 or name == "45nm-coarse"  # 45nm-coarse has cycle times only
     np.testing.assert_allclose(times[known], rows[:, 7:][known], rtol=1e-4)
 
 
 def test_technologies_have_one_shape_and_compile_once():
-    traced = jax.jit(lambda *arguments: component_costs(*arguments))  # a cache of its own
+    traced = jax.jit(lambda *arguments: component_costs(*arguments))  # with a cache of its own
     values = [float(traced(load_technology(name), 1, 2048.0, 64.0)[0]) for name in packaged_technologies()]
     assert traced._cache_size() == 1
-    assert values[1] == pytest.approx(values[0], rel=1e-5)  # both tables of 45 nm have this size
+    assert values[1] == pytest.approx(values[0], rel=1e-5)  # both 45 nm tables have this size
     assert len({round(value, 4) for value in values}) == len(values) - 1
     stacked = stack([load_technology("45nm"), load_technology("22nm")])
     read = jax.vmap(component_costs, (0, None, None, None))(stacked, 1, 2048.0, 64.0)[0]
@@ -173,7 +173,7 @@ def test_look_ups_are_the_plain_ones(depth, width, ports):
 
 
 def test_both_sides_of_a_jump_stay():
-    # CACTI changes the organisation of this memory: 30 % less read energy for 16 rows more.
+    # CACTI changes the organisation of this memory: 30 % less read energy with 16 more rows.
     sides = ROWS[(ROWS[:, 0] == 192) & (ROWS[:, 2] == 1) & np.isin(ROWS[:, 1], (496, 512))]
     assert sides[1, 3] / sides[0, 3] < 0.71
     bare = dataclasses.replace(TECHNOLOGY, address_generator=np.zeros(3))
@@ -203,7 +203,7 @@ def test_sizes_that_cacti_was_asked_for_are_within_the_stated_error():
     assert np.all(np.median(table_errors("45nm", rows[one]), axis=0) < 0.01)
     for name in set(names):
         assert np.all(np.median(table_errors(name, rows[names == name]), axis=0) < 0.01)
-        assert np.all(table_errors(name, rows[names == name]) < 0.6)  # between widths organisations mix
+        assert np.all(table_errors(name, rows[names == name]) < 0.6)  # between widths, organisations mix
 
 
 def test_chiplets_of_the_packaged_templates_are_within_one_percent():
@@ -213,8 +213,8 @@ def test_chiplets_of_the_packaged_templates_are_within_one_percent():
     assert {tuple(size) for size in rows[:, :3]} == every and len(rows) == len(every) and set(names) == {"45nm"}
     assert np.all(table_errors("45nm", rows) < 0.01)
     assert np.quantile(table_errors("45nm-coarse", rows), 0.9, axis=0).max() > 0.05
-    # At 45 nm no two rows with a jump between them are further apart than the 16 rows that buffers grow by: nearness
-    # decides about no chiplet, and all of them are on a straight line between rows of one organisation.
+    # At 45 nm, rows with a jump between them are just the 16 rows apart by which buffers grow. So no chiplet depends on
+    # the nearer row, and all lie on a straight line between rows of one organisation.
     part = ROWS[(ROWS[:, 0] == 64) & (ROWS[:, 2] == 1)]
     part = part[np.argsort(part[:, 1])]
     ratio, change = part[1:, 1] / part[:-1, 1], part[1:, 3:6] / part[:-1, 3:6]
@@ -238,7 +238,7 @@ def test_address_bits_are_exact_at_powers_of_two(depth, bits):
 @pytest.mark.parametrize("cls", ["regfile", "register"])
 @pytest.mark.parametrize("width", [8.0, 24.0, 64.0, 512.0])
 def test_area_and_read_energy_of_registers_never_shrink_with_rows(cls, width):
-    # SRAMs do, where CACTI changes the organisation of the array.
+    # Those of SRAMs do, where CACTI changes the organisation of the array.
     depth = jnp.unique(jnp.round(2 ** jnp.linspace(0, 22, 600)))
     read, _, area = costs(TECHNOLOGY, COMPONENT_CLASSES.index(cls), depth, width)
     assert np.all(np.diff(read) >= -1e-5 * np.asarray(read[1:]))
@@ -327,7 +327,7 @@ def test_a_technology_of_ones_own_is_recorded_whole_and_a_packaged_one_by_its_ha
     for field in dataclasses.fields(mine):
         np.testing.assert_array_equal(getattr(found, field.name), getattr(mine, field.name))
     assert technology_hash(found) == technology_hash(mine)
-    assert recorded_technology(msgspec.convert(record, RecordForm), TECHNOLOGY) is None  # another one is given
+    assert recorded_technology(msgspec.convert(record, RecordForm), TECHNOLOGY) is None  # a technology is given
     wrong = (
         lambda tables: tables.pop("wire"),
         lambda tables: tables["adder"]["values"].append(1.0),
@@ -356,7 +356,7 @@ def test_csv_replaces_the_sram_table_alone(tmp_path):
     middle = [float(v) for v in component_costs(mine, sram, 256.0, 64.0)]
     t = math.log10(2.56)
     np.testing.assert_allclose(middle, [2 * 2**t, 3 * 2**t, 1000 * 8**t], rtol=1e-5)
-    # Outside the table: the small-size rule of the plug-in, and the slope goes on.
+    # Outside the table: the plug-in's rule for small sizes, and extrapolation with the last slope.
     narrow = [float(v) for v in component_costs(mine, sram, 256.0, 32.0)]
     np.testing.assert_allclose(narrow, np.array(middle) * [0.65, 0.65, 0.5], rtol=1e-5)
     small = [float(v) for v in component_costs(mine, sram, 32.0, 64.0)]
@@ -446,7 +446,7 @@ def test_rows_are_made_where_curves_bend_or_jump(monkeypatch):
 
 
 class Component:
-    """A component of hwcomponents, of figures that follow from its node and width."""
+    """A component of hwcomponents whose figures follow from its node and width."""
 
     asked = 0
 
@@ -465,7 +465,7 @@ class Component:
 
 @pytest.fixture
 def library(monkeypatch, tmp_path):
-    """hwcomponents as it is called, with figures that are known."""
+    """A stand-in for hwcomponents with known figures."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     names = ("AladdinRegister", "AladdinAdder", "AladdinComparator", "AladdinMultiplier")
     aladdin = types.SimpleNamespace(**dict.fromkeys(names, Component))
@@ -511,11 +511,11 @@ def test_a_made_technology_is_read_and_says_its_sources(library, tmp_path, monke
         assert made.dram[DRAM_TYPES.index("LPDDR4")] == packaged.dram[DRAM_TYPES.index("LPDDR4")]
     assert made.dram[DRAM_TYPES.index("HMC")] == packaged.dram[DRAM_TYPES.index("HMC")]
     assert ("Aladdin" in file.read_text()) == (logic == "library")
-    load_technology(file, static_energy=True)  # all leakage is told
+    load_technology(file, static_energy=True)  # the file states all leakage
 
 
 def test_the_library_is_that_of_aladdin(tmp_path, monkeypatch):
-    """Shao et al., 2014, at their own node: what the packages themselves say."""
+    """Figures of Shao et al., 2014, at their own node, as the packages state them."""
     pytest.importorskip("hwcomponents_library")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = parts.library_parts(40)

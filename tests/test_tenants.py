@@ -1,4 +1,4 @@
-"""Deadlines, frame rates and weights of networks: read, kept in every format, measured, limited; G# alike."""
+"""Deadlines, frame rates and weights of networks: read, kept in every format, measured, limited; also for G#."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ from mohamjax.workload import Network, load_scenario
 
 
 def asking(problem, *wishes):
-    """The application model, whose networks ask for these things."""
+    """The application model with these requirements of its networks."""
     networks = [dataclasses.replace(n, **w) for n, w in zip(problem.networks, wishes, strict=True)]
     return dataclasses.replace(problem, networks=tuple(networks))
 
@@ -92,7 +92,7 @@ def evaluated():
 
 
 def test_designs_say_what_users_get(evaluated):
-    """Against a plain computation from the ends of the networks."""
+    """Compared with a plain computation from the ends of the networks."""
     latency = network_latencies(evaluated)
     users = evaluated.reports.tenants
     deadline = np.asarray([n.deadline_s for n in evaluated.application.networks])

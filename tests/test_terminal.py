@@ -1,4 +1,4 @@
-"""What the command line shows on the way: bars on a terminal, plain lines elsewhere, tables that fit."""
+"""What the command line shows during a run: bars on a terminal, plain lines elsewhere, tables that fit."""
 
 import ast
 import itertools
@@ -43,7 +43,7 @@ def mapped(done):
 
 @pytest.fixture
 def screen(monkeypatch):
-    """A pseudo-terminal: the stream to write to, and what has arrived on the other side."""
+    """A pseudo-terminal: the stream to write to, and a function that returns all text that has arrived."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     other, own = os.openpty()
@@ -65,7 +65,7 @@ def screen(monkeypatch):
 
 
 def plain(text):
-    """Without the terminal's own commands."""
+    """The text without terminal control sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
@@ -160,7 +160,7 @@ def test_a_what_if_question_tells_how_far_it_is_where_that_takes_a_while(capsys,
         "what if  2,000 of 4,000 evaluations  100/s  20 s left",
         "what if  3,000 of 4,000 evaluations  100/s  10 s left",
         "what if  4,000 of 4,000 evaluations  100/s  0 s left",
-        "what if  2,000 of 4,000 evaluations  100/s  20 s left",  # and its end is told, however soon it comes then
+        "what if  2,000 of 4,000 evaluations  100/s  20 s left",  # the end is reported even if it comes soon after
         "what if  4,000 of 4,000 evaluations  294/s  0 s left",
     ]
 
@@ -247,7 +247,7 @@ def test_complaints_about_arguments_are_told_of_options():
 
 
 def test_no_message_of_the_library_names_options():
-    """The command line alone does: elsewhere no string holds a word that begins with two dashes."""
+    """Only the command line does: elsewhere no string has a word that begins with two dashes."""
     root = pathlib.Path(mohamjax.__file__).parent
     found = [
         f"{path.relative_to(root)}:{node.lineno}: {node.value}"

@@ -1,7 +1,7 @@
-"""The kernel of the fluid model beside the loop of array operations and the references.
+"""The kernel of the fluid model compared with the loop of array operations and with the references.
 
-Times may differ by the rounding of single precision: on GPUs and on some processors the compiler chooses which products
-and sums are one instruction, in either form. What is counted is equal.
+Times may differ by single-precision rounding: on GPUs and on some processors the compiler chooses which products and
+sums to fuse into one instruction, in either form. Counts are equal.
 """
 
 import functools
@@ -39,27 +39,27 @@ def columns(cases, jobs, accelerators, resources):
 
 
 def drawn(*sizes):
-    """Random schedules in single precision, and which of their axes count schedules."""
+    """Random schedules in single precision, and which of their axes run over schedules."""
     arguments, axes = _random_population(*sizes)
     return [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in arguments], axes
 
 
 def drawn_block(*sizes):
-    """What `fluid.simulate_block` takes: with an axis of one where all schedules share something."""
+    """Arguments of `fluid.simulate_block`: what all schedules share has an axis of size one."""
     arguments, axes = drawn(*sizes)
     return _records([x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True)])
 
 
 @pytest.fixture
 def kernels():
-    """`platforms.use_kernels`, as it was afterwards."""
+    """`platforms.use_kernels`; the setting is restored afterwards."""
     before = platforms._kernels
     yield platforms.use_kernels
     platforms.use_kernels(before)
 
 
 def same(records):
-    """Outcomes of both, which must agree; that of the kernel."""
+    """Runs both and compares their outcomes; returns those of the kernel."""
     one, other = (jax.device_get(run(*records)) for run in (_scanned, _in_registers))
     for name, a, b in zip(one._fields, one, other, strict=True):
         if a.dtype.kind != "f":
@@ -79,7 +79,7 @@ def test_reference_cases():
 
 
 def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
-    """Interpreted, `jnp.maximum` is what it is everywhere; Triton's gives the other number of one that is none."""
+    """In interpreted kernels `jnp.maximum` passes NaN on as usual; in Triton it returns the other operand."""
     values = jnp.float32([1.0, jnp.nan, 2.0, -jnp.inf]), jnp.float32([jnp.nan, 1.0, 2.5, -1.0])
     np.testing.assert_array_equal(timeline_kernel.larger_of(*values), jnp.maximum(*values))
 
@@ -106,13 +106,13 @@ def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
     ("population", "jobs", "accelerators", "resources"), [(1, 7, 3, 1), (37, 40, 5, 3), (64, 33, 16, 2), (5, 70, 5, 3)]
 )
 def test_any_sizes(population, jobs, accelerators, resources):
-    """Whole warps and not; numbers that are powers of two and others: three words of predecessors are padded too."""
+    """Whole warps or not, powers of two or not; three words of predecessors are padded too."""
     found = same(drawn_block(population, population, jobs, accelerators, resources))
     assert (found.reason == fluid.DONE).all()
 
 
 def test_what_cannot_end():
-    """A deadlock, a job without an accelerator, a bandwidth of nothing, a duration without end, beside what ends."""
+    """A deadlock, a job without an accelerator, zero bandwidth, and endless durations, beside a case that ends."""
     first = {
         "duration": [4.0, 3.0, 2.0], "bytes": [8.0, 0.0, 4.0], "predecessors": [[], [0], [1]], "accelerator": [0, 1, 0],
         "order": [0, 1, 2], "resources_of_accelerator": [[0, 1], [0]], "resource_bandwidth": [3.0, 5.0],
@@ -134,7 +134,7 @@ def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(
 
     monkeypatch.setattr(platforms, "_kernels", None)
     try:
-        assert not taken({})  # a processor
+        assert not taken({})  # a CPU
         assert taken({"compute_capability": "9.0"}) and taken({"compute_capability": "12.0"})
         assert not taken({"compute_capability": "9.0"}, {"compute_capability": "7.5"})
         assert not taken({"compute_capability": "gfx90a"})
@@ -154,7 +154,7 @@ def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(
 
 
 def described_gpu():
-    """A mesh of a GPU that is not there: newer Pallas asks what it compiles for."""
+    """A mesh with an abstract GPU: newer Pallas versions ask which device they compile for."""
     kind = {"device_kind": "NVIDIA H200", "num_cores": 132, "platform": "gpu"}
     known = inspect.signature(AbstractDevice).parameters
     device = AbstractDevice(**{name: value for name, value in kind.items() if name in known})
@@ -180,7 +180,7 @@ def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for(kernel
 
 
 def test_what_the_kernel_writes_is_marked_for_the_check_of_shard_map(kernels):
-    """As different from device to device; no user need switch the check off."""
+    """It is marked as varying between devices, so that users need not switch the check off."""
     arguments, axes = drawn(0, 4)
     mesh = jax.make_mesh((1,), ("designs",), axis_types=(jax.sharding.AxisType.Auto,))
     specs = tuple(P("designs") if axis == 0 else P() for axis in axes)

@@ -1,4 +1,4 @@
-"""Which keys of Timeloop's files are taken, by its rules, and which are told or refused; exports as a whole."""
+"""Which keys of Timeloop's files are used, by its rules, and which are reported or refused; exports as a whole."""
 
 import csv
 import dataclasses
@@ -61,13 +61,13 @@ def files(tmp_path, *texts):
 
 
 def with_attributes(level, attributes):
-    """The architecture with more attributes at a level."""
+    """The architecture with additional attributes at a level."""
     line = next(line for line in ARCHITECTURE.splitlines() if re.search(rf'name: "?{level}\b', line))
     return ARCHITECTURE.replace(line, line.replace("attributes: {", f"attributes: {{{attributes}, "))
 
 
 def tables(**actions):
-    """An ERT with these actions of Buf, and all there is of the others."""
+    """An ERT with these actions of Buf, and all actions of the other components."""
     rows = [
         {"name": name, "actions": [{"name": "read", "energy": 1}, {"name": "write", "energy": 2}]}
         for name in ("system.DRAM", "system.Regs[0..3]")
@@ -81,7 +81,7 @@ def tables(**actions):
     ("table", "energies"), [("1", [3577871.25, 78732]), ("2", [3577871.25, 116640]), ("a.ert", [3577871.25, 78732])]
 )
 def test_actions_of_a_table_against_timeloop(table, energies, tmp_path):
-    """Energies of a buffer's inputs and outputs as Timeloop 3.0.3 printed them."""
+    """Energies of a buffer's inputs and outputs, as printed by Timeloop 3.0.3."""
     names = ("a.arch", "a.art", "big.prob", "timeloop-mapper.map", table)
     paths = [str(reference(f"timeloop/ert/{name}.yaml")) for name in names]
     out = tmp_path / "out.jsonl"
@@ -225,7 +225,7 @@ def test_a_spatial_row_needs_several_children(level, tmp_path):
 
 
 def test_what_enters_the_network_below_a_memory_that_does_not_add(tmp_path):
-    """C of the reduction runs over the children of the memory, and R, outside P, makes it read sums again."""
+    """C, a reduction dimension, is spread over the memory's children; with R outside P it reads sums again."""
     text = ARCHITECTURE.replace("DRAM, class: DRAM", "Top, class: DRAM").replace("name: Buf, ", "name: 'Buf[0..1]', ")
     text = text.replace("{depth: 2048, ", "{depth: 2048, meshX: 2, ")
     mapping = """
@@ -239,7 +239,7 @@ mapping:
     assert main(["evaluate", "mappings", "--links", "off", "--timeloop", *paths, "--out", str(out)]) == 0
     got = json.loads(out.read_text())["out"]
     updates, size = got["levels"][2]["updates"][2], 4 * 4
-    assert updates == 3 * size  # each sum comes three times, once per R
+    assert updates == 3 * size  # each sum arrives three times, once per R
     network = got["networks"][2]
     entered = 2 * updates - size
     assert network["ingresses"][2] == [[2, 1, entered, network["ingresses"][2][0][3]]]
@@ -249,7 +249,7 @@ mapping:
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory):
-    """A folder of reference samples as `map --timeloop` lays them out, and the samples."""
+    """A folder of reference samples in the layout of `map --timeloop`, and the samples."""
     folder = tmp_path_factory.mktemp("export")
     machines = read_architectures(reference("timeloop/architectures.json"))
     samples = list(read_samples(reference("timeloop/samples_smoke.jsonl"), machines))[::4]
@@ -306,8 +306,8 @@ def test_a_mapping_that_cannot_be_read_is_a_row_and_the_others_go_on(tmp_path, c
     (home / "d" / "mapping.yaml").write_text(MAPPING.replace("factors: K=4", "factors: K=x"))
     for name, text in (("arch", ARCHITECTURE), ("ert", tables(read=1, write=2)), ("problem", PROBLEM)):
         (home / f"{name}.yaml").write_text(text)
-    (home / "e" / "arch.yaml").write_text("architecture: [\n")  # of two mappings, whose reason it is
-    (home / "f.yaml").write_text("[\n")  # of nothing that could be known
+    (home / "e" / "arch.yaml").write_text("architecture: [\n")  # shared by two mappings, which are both rejected for it
+    (home / "f.yaml").write_text("[\n")  # belongs to no known mapping
     out = tmp_path / "out.jsonl"
     assert main(["evaluate", "mappings", "--links", "off", "--timeloop", str(home), "--out", str(out)]) == 0
     told = capsys.readouterr().err
@@ -326,7 +326,7 @@ def test_a_mapping_that_cannot_be_read_is_a_row_and_the_others_go_on(tmp_path, c
     assert "YAML" in rows["c"]["reject"][0]["reason"]
     assert "mapping, entry 1 from 0 (spatial at Buf), factors: 'K=x' is no factor" in rows["d"]["reject"][0]["reason"]
     assert rows["b"]["out"] is None and not rows["b"]["ok"]
-    # Where none can be read there is nothing to go on with.
+    # If no mapping can be read, the command fails.
     assert main(["evaluate", "mappings", "--timeloop", str(home / "b"), "--out", str(out)]) == 2
     named = [str(home / name) for name in ("arch.yaml", "problem.yaml", "ert.yaml", "b/mapping.yaml")]
     assert main(["evaluate", "mappings", "--timeloop", *named, "--out", str(out)]) == 2
@@ -334,7 +334,7 @@ def test_a_mapping_that_cannot_be_read_is_a_row_and_the_others_go_on(tmp_path, c
 
 
 def test_dimensions_that_a_permutation_leaves_out_are_outermost(tmp_path):
-    """As Timeloop puts them, with a warning: after those that are named, which are innermost first."""
+    """As in Timeloop, with a warning: they come after the named ones, which are innermost first."""
     part = MAPPING.replace("permutation: PC", "permutation: P")
     for given, same in ((part, MAPPING), (MAPPING.replace("PC", "C"), MAPPING.replace("PC", "CP"))):
         read = [read_timeloop(*files(tmp_path, ARCHITECTURE, PROBLEM, text)).mapping for text in (given, same)]
@@ -343,7 +343,7 @@ def test_dimensions_that_a_permutation_leaves_out_are_outermost(tmp_path):
 
 
 def _tables(template, nests, technology):
-    """Pareto tables of one layer on one template, as far as an export looks at them; sizes are the largest."""
+    """Pareto tables of one layer on one template, with the fields that an export reads; sizes are the largest."""
     machine = jax.tree.map(lambda leaf: np.asarray(leaf)[0], template_arrays([template], technology)).machine
     mapping = jax.tree.map(lambda *leaves: np.stack(leaves)[None, None], *nests)
     fields = dict.fromkeys(field.name for field in dataclasses.fields(MappingTables))
@@ -389,7 +389,7 @@ def test_what_cannot_be_said_is_left_out_and_listed(tmp_path):
         template.name,
         place,
     )
-    # More cycles than single precision counts by one.
+    # More cycles than single precision represents exactly.
     assert float(row["cycles"]) == float(row["latency_cycles"]) == 8 * 3 * 2**20 * 5
     evaluate_timeloop([tmp_path], tmp_path / "out.jsonl", links=False)
     back = json.loads((tmp_path / "out.jsonl").read_text())

@@ -1,4 +1,4 @@
-"""Ports that reads, fills and updates share, blocks of Timeloop's memories, and the fills of Timeloop before 3.0."""
+"""Ports shared by reads, fills and updates, blocks of Timeloop's memories, and the fills of Timeloop before 3.0."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ BATCH = 32
     ("first_fills", "wanted"), [(True, "cycles"), (False, "cycles_with_v3_fills")], ids=["before-3.0", "3.0"]
 )
 def test_cycles_of_the_timeloop_of_others(first_fills, wanted, step, tmp_path):
-    """2,400 rows that the authors of DOSA published: one port per memory, outputs filled as before Timeloop 3.0."""
+    """2,400 rows published by the authors of DOSA: one port per memory, outputs filled as before Timeloop 3.0."""
     samples, machines = (reference(f"silicon/dosa_{name}") for name in ("timeloop.jsonl.gz", "architectures.json"))
     with gzip.open(samples, "rt") as stream:
         rows = [json.loads(line) for line in stream][::step]

@@ -1,4 +1,4 @@
-"""Timeloop's own YAML, there and back."""
+"""Reading and writing Timeloop's own YAML."""
 
 import json
 
@@ -337,7 +337,7 @@ def test_a_problem_or_mapping_outside_the_subset_is_refused(tmp_path, old, new, 
 
 @pytest.mark.parametrize(("missing", "has"), [("a problem", "an architecture"), ("an architecture", "a problem")])
 def test_what_a_mapping_lacks_is_told(tmp_path, capsys, missing, has):
-    """The files of a folder are a case by themselves, so that the mapping beside it does not have them."""
+    """Files in a folder belong to the mappings in it: a mapping beside the folder does not get them."""
     texts = {"an architecture": NESTED, "a problem": PROBLEM}
     (tmp_path / "full").mkdir()
     (own,) = written(tmp_path / "full", part=texts[missing])
@@ -403,7 +403,7 @@ def test_a_dimension_along_both_axes_becomes_two(tmp_path):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """A sample that Timeloop accepts, as its own files, and what it says of it."""
+    """Files of a sample that Timeloop accepts, and Timeloop's results for it."""
     folder = tmp_path_factory.mktemp("exported")
     path = reference("timeloop/samples_smoke.jsonl")
     samples = read_samples(path, read_architectures(reference("timeloop/architectures.json")))

@@ -1,4 +1,4 @@
-"""What is said of files that are broken, of another kind than their name says, or left out: a whole sentence each."""
+"""Messages on files that are broken, of another kind than their name says, or missing: a full sentence each."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ TABLE = {
 }
 HEAD = {key: value for key, value in TABLE.items() if key != "schedules"}
 
-CUT = [  # a line, its column and what is wrong there
+CUT = [  # a line, the column of its fault, and the message
     ('{"name": "third", "order": [0, 1', 33, "Expecting ',' delimiter"),
     ('{"name": "thi', 10, "Unterminated string"),
     ('{"name": "a\tb"}', 12, "Invalid control character"),
@@ -36,7 +36,7 @@ def jsonl(path, *lines):
 
 
 def said(capsys, *command):
-    """What the command line says on standard error of a command that is refused."""
+    """The standard error of a command that is refused."""
     assert main([str(word) for word in command]) == 2
     return capsys.readouterr().err
 
@@ -48,7 +48,7 @@ def test_a_line_that_is_cut_off_is_told_with_its_place(tmp_path, line, column, t
     mj.evaluate_files(path, tmp_path / "rows.csv", float32=True)
     rows = list(csv.DictReader(open(tmp_path / "rows.csv", newline="")))  # noqa: SIM115
     assert [row["valid"] for row in rows] == ["1", "0", "1"] and rows[1]["reason"] == reason
-    with pytest.raises(InputError) as error:  # read whole
+    with pytest.raises(InputError) as error:  # the file is read as a whole
         mj.read_schedules(path)
     assert str(error.value) == f"{path}: {reason}"
 

@@ -1,4 +1,4 @@
-"""Traces as Perfetto reads them: by its own rules, and by its trace processor where that is installed."""
+"""Traces as Perfetto reads them: by its rules, and with its trace processor where that is installed."""
 
 import collections
 import csv
@@ -29,14 +29,14 @@ def trace(evaluated, tmp_path):
 
 
 def imported(document):
-    """What Perfetto makes of a trace (google/perfetto, src/trace_processor/importers/json and common/slice_tracker.cc).
+    """What Perfetto reads from a trace (google/perfetto, src/trace_processor/importers/json, common/slice_tracker.cc).
 
-    Times are numbers times 1,000, cut off. Events are sorted by time, those of one time stay in their order. A thread
-    without a number has that of its process, names of threads go by number alone. A complete event needs `dur`, and is
-    dropped where it begins in an open one and ends after it. A counter is one per process, name and argument.
+    Times are multiplied by 1,000 and truncated. Events are sorted by time, and equal times keep their order. A thread
+    without a number gets that of its process; thread names are looked up by number only. A complete event needs `dur`,
+    and is dropped if it begins in an open one and ends after it. Each process, name and argument has one counter.
 
     Returns:
-        Slices by (process, track) as (start, end, name, depth), values by (process, counter), and what was dropped.
+        Slices by (process, track) as (start, end, name, depth), values by (process, counter), and dropped events.
     """
     processes, threads, owner = {}, {}, {}
     slices, counters, dropped = collections.defaultdict(list), collections.defaultdict(list), []
@@ -86,7 +86,7 @@ def imported(document):
 
 
 def wanted(evaluated):
-    """Names of processes, of their tracks in order, and layers of each chiplet."""
+    """Names and views of the designs in the trace."""
     for k, name in enumerate("xyz"):
         yield name, design_view(evaluated, k)
 
@@ -135,7 +135,7 @@ def test_times_survive_that_their_fractions_are_cut_off():
 
 
 def query(shell, trace, sql, folder):
-    """Rows of a query of Perfetto's trace processor."""
+    """Rows that Perfetto's trace processor returns for a query."""
     (folder / "query.sql").write_text(sql)
     done = subprocess.run(
         [shell, "-q", "query.sql", str(trace)], cwd=folder, capture_output=True, text=True, timeout=60

@@ -1,4 +1,4 @@
-"""Acquisitions: the hypervolume as a mean scalarisation, the rules against plain versions, batches, and a toy."""
+"""Acquisitions: the hypervolume as a mean of scalarisations, the rules against plain versions, batches, and a toy."""
 
 import dataclasses
 import functools
@@ -66,7 +66,7 @@ def test_hypervolume_of_any_number_of_objectives():
 
 @pytest.fixture(scope="module")
 def case():
-    """Double precision: a surrogate of 20 rows padded to 64, a pool, and what is observed."""
+    """In double precision: a surrogate of 20 rows padded to 64, a pool, its mask, observed values, feasibilities."""
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
         x, mask = rng.random((64, D)), np.arange(64) < 20
@@ -82,7 +82,7 @@ def case():
 
 
 def plain_picks(gains, free, feasibility):
-    """Greedy picks: `gains(picks)` of every candidate after some picks."""
+    """Greedy picks and their gains; `gains(picks)` are the gains of all candidates after these picks."""
     picks, worth = [], []
     for _ in range(Q):
         value = np.where(free, np.maximum(gains(picks), 0) * feasibility, -1)
@@ -116,7 +116,7 @@ def test_mesmo_against_a_plain_version(case):
                 variance = 1 - np.sum(cross * np.linalg.solve(own, cross), axis=0)
                 g = (mean[:, j] - optimum[:, j, None]) / np.sqrt(variance)
                 ratio = np.exp(norm.logpdf(g) - norm.logcdf(g))
-                left = 1 - ratio * (g + ratio)  # variance of a standard normal variable above -g
+                left = 1 - ratio * (g + ratio)  # variance of a standard normal variable truncated to values above -g
                 assert left[0, 0] == pytest.approx(truncnorm.var(-g[0, 0], np.inf), abs=1e-9)
                 heard = variance / (variance + float(gp.noise_variance(hyper)))
                 total += np.mean(-np.log(1 - heard * (1 - left)) / 2, axis=0)
@@ -158,10 +158,10 @@ def test_qhvi_against_a_plain_version(case):
 
 
 def test_approach_against_a_plain_version(case):
-    """Distances as the tables of experiments take them; what is better than the ideal is as good."""
+    """Distances are those of the tables of experiments; values better than the ideal count as the ideal."""
     surrogate, pool, mask, y, feasibility = case
     with jax.enable_x64(True):
-        scale = np.array([1.0, 400.0])  # makes the targets of the case logarithms of moderate amounts
+        scale = np.array([1.0, 400.0])  # turns the targets of the case into logarithms of moderate values
         logs = dataclasses.replace(surrogate, offset=surrogate.offset / scale, scale=surrogate.scale / scale)
         axes = [Axes.of(np.exp(y / scale), log=log) for log in (False, True)]
         least = np.array([distance_to_ideal(np.exp(y / scale), a).min() for a in axes])
@@ -183,7 +183,7 @@ def test_approach_against_a_plain_version(case):
 
 
 def test_nothing_comes_nearer_than_the_ideal(case):
-    """With a row at the ideal, as where one row alone is known, no candidate gains."""
+    """With a row at the ideal, for example the only known row, no candidate gains."""
     surrogate, pool, mask, y, _ = case
     with jax.enable_x64(True):
         for high in (y[0], y[0] + 1):
@@ -194,7 +194,7 @@ def test_nothing_comes_nearer_than_the_ideal(case):
 
 @functools.cache
 def small(rule):
-    """A program of a rule in float32: `(key, surrogate, candidates) -> Batch`."""
+    """A float32 program of a rule: `(key, surrogate, candidates) -> Batch`."""
     sizes = {"count": 8, "draws": Draws(samples=4, features=32, directions=8)}
     if rule == "mesmo":
         return lambda key, surrogate, among: mesmo(key, surrogate, among, jnp.full(M, 0.5), **sizes)
@@ -208,7 +208,7 @@ def small(rule):
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31 - 1), st.integers(0, 12), st.sampled_from(["mesmo", "qhvi", "approach"]))
 def test_batches_are_without_repetition(seed, present, rule):
-    """Also where the pool has repeated points, too few of them, or none that is feasible."""
+    """Also if the pool has repeated points, too few points, or no feasible one."""
     rng = np.random.default_rng(seed)
     x = np.float32(rng.random((16, D)))
     hyper = gp.Hyper(
@@ -261,7 +261,7 @@ def toy(x):
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["mesmo", "qhvi"])
 def test_a_toy_search_beats_random(rule):
-    """Four batches of eight after twelve random points, against as many random points; three seeds, common pool."""
+    """Four batches of eight after twelve random points, compared with 44 random points; three seeds, one pool."""
     pool = np.float32(np.random.default_rng(0).random((1024, 4)))
     values = toy(pool)
     corner = values.max(axis=0)

@@ -1,4 +1,4 @@
-"""Searches of the experiment: a line for each, half lines, changed settings, and tables from lines alone."""
+"""Searches of the experiment: one line each, truncated lines, changed settings, and tables made from lines alone."""
 
 import dataclasses
 import pathlib
@@ -32,7 +32,7 @@ CONFIG = CodesignConfig(**{**SIZES, "method": "mobohb", "iterations": 3})
 
 
 def kept(path, result, config=CONFIG, key=KEY, **settings):
-    """The runs, what they say of a search, and how many were made; every search has this result."""
+    """The runs, the record of one search, and how many searches were made; every search returns `result`."""
     asked = []
     runs = Runs(Lines(path, RUN_COLUMNS, 5), **settings)
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +52,7 @@ def test_a_search_is_done_once(result, tmp_path):
     assert searched == 1 and first.points == 24 and first.evaluations == result.evaluations[-1]
     _, again, searched = kept(path, result)
     assert searched == 0 and equal(first, again)
-    # Other settings under the same key, be it by another default: done again, and the last line counts.
+    # With other settings under the same key, even another default, the search is repeated, and the last line counts.
     other = dataclasses.replace(CONFIG, finishing="end" if CONFIG.finishing != "end" else "spread")
     assert kept(path, result, other)[2] == 1
     assert kept(path, result, other)[2] == 0
@@ -73,7 +73,7 @@ def test_half_a_line_is_dropped(result, tmp_path):
 
 @pytest.mark.slow
 def test_lines_hold_what_tables_need(result, tmp_path):
-    """Distances, hypervolumes and curves of all rows of the history, from the rows that were kept."""
+    """Distances, hypervolumes and curves of the whole history follow from the rows that were kept."""
     history = result.history
     _, run, _ = kept(tmp_path / "runs.csv", result)
     assert 0 < len(run.cost) <= len(history)
@@ -109,9 +109,9 @@ def test_tables_of_whole_pairs_alone():
     assert "1 of 2 pairs" in text and "1:0 (1.00)" in text
     measured = {(n, m, 0): np.asarray([d, 0.1, 0.1]) for n in "xy" for m, d in (("hasco", 0.4), ("unico", 0.2))}
     measured["x", "hasco", 0] = np.asarray([0.6, 0.1, 0.1])
-    # Axes from 0.2 to 0.6: HASCO's distances are 1 and 0.5, UNICO's 0 on both networks.
+    # On axes from 0.2 to 0.6, HASCO's distances are 1 and 0.5, those of UNICO 0 on both networks.
     assert "100.0 %" in unico_tables.held_out(measured, ("hasco", "unico"), "hasco")
-    # What was searched reaches from 0.1 to 1: now they are 5/9 and 3/9, and 1/9 both; gains of 0.8 and 2/3.
+    # The searches span 0.1 to 1: the distances become 5/9 and 3/9, and 1/9 for both; the gains are 0.8 and 2/3.
     text = unico_tables.held_out(measured, ("hasco", "unico"), "hasco", runs.values())
     assert "75.0 %" in text and "73.3 %" in text
 

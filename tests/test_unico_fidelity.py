@@ -1,4 +1,4 @@
-"""ParEGO's scalar, the upper update limit, and who trains the surrogate."""
+"""ParEGO's scalar, the upper update limit, and which rows train the surrogate."""
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +62,7 @@ def test_scales_run_over_feasible_rows():
         np.testing.assert_allclose(normalise(scale, rows[:2]), [[0, 0, 0, 0], [1, 1, 1, 1]], atol=1e-12)
         middle = normalise(scale, np.array([100.0, 2.0, 6.0, 0.0099]))
         np.testing.assert_allclose(middle, [0.5, 0.5, 0.5, 0.5], atol=1e-12)
-        # In two steps as in one; a row within changes nothing.
+        # Two updates give the same as one; a row within the scale changes nothing.
         steps = scale_update(scale_init(dtype="float64"), rows[:1], feasible[:1])
         np.testing.assert_array_equal(normalise(steps, rows[0]), np.zeros(4))
         steps = scale_update(steps, rows[1:], feasible[1:])
@@ -78,7 +78,7 @@ def decide(values, *, batch, accepted=None, feasible=None, full=None, rule="uul"
 
 
 def flat(scalars):
-    """Rows whose scalar is what is asked for: with equal objectives of height v it is 0.45 v."""
+    """Rows with these scalars: equal objectives of value v have the scalar 0.45 v."""
     return np.repeat(np.asarray(scalars, float)[:, None] / 0.45, 4, axis=1)
 
 
@@ -95,14 +95,14 @@ def test_first_batch_is_accepted_as_a_whole():
 
 def test_later_batches_are_held_against_the_limit_before():
     before = 0.3 + np.arange(10) / 10
-    new = [1.31, 1.33, 0.5, -5.0]  # the limit is 1.019408 above 0.3; far below the best is welcome
+    new = [1.31, 1.33, 0.5, -5.0]  # the limit is 1.019408 above 0.3; a value far below the best is accepted
     with jax.enable_x64(True):
         values = flat([*before, *new])
         found = decide(values, batch=[False] * 10 + [True] * 4, accepted=[True] * 10 + [False] * 4)
         np.testing.assert_allclose(found.limit, 1.019408, atol=1e-6)
         assert found.accepted.tolist() == [True] * 10 + [True, False, True, True]
         np.testing.assert_allclose([found.best, found.distance[0]], [-5, 5.3], atol=1e-12)
-        # The scale has moved: only what is relative to it counts.
+        # With the scale changed the result is the same: only relative values count.
         moved = decide(values * 3, batch=[False] * 10 + [True] * 4, accepted=[True] * 10 + [False] * 4)
         np.testing.assert_array_equal(moved.accepted, found.accepted)
 
@@ -113,7 +113,7 @@ def test_two_at_least_are_accepted():
     with jax.enable_x64(True):
         found = decide(values, batch=batch, accepted=before)
         assert found.accepted.tolist() == [True, True, True, True, True, False]
-        # Nobody takes the seat of what is not feasible.
+        # An infeasible row is not replaced by another.
         feasible = [True] * 3 + [False, True, False]
         found = decide(values, batch=batch, accepted=before, feasible=feasible)
         assert found.accepted.tolist() == [True, True, True, False, True, False]
@@ -150,7 +150,7 @@ def test_acceptance_does_not_read_what_is_not_there(seed, rule):
     passed, candidates = new & batch, batch & feasible
     if rule == "uul":
         assert passed.sum() >= min(2, candidates.sum())
-        # Whoever is as good as one that is accepted is accepted.
+        # A candidate better than an accepted one is accepted too.
         worst = np.asarray(first.scalar)[passed].max(initial=-np.inf)
         assert passed[candidates & (np.asarray(first.scalar) < worst)].all()
     elif rule == "champion":
@@ -164,7 +164,7 @@ def test_training_rows():
     front = np.zeros(n, bool)
     front[0] = True
     index, mask = training_rows(accepted, distance, front, size=5, newest=2)
-    # The front (0), the newest accepted (7, 8), then the nearest of the rest (6, 5).
+    # The front (0), the newest accepted rows (7, 8), then the nearest of the rest (6, 5).
     assert index[mask].tolist() == [0, 5, 6, 7, 8]
     index, mask = training_rows(accepted, distance, front, size=2, newest=2)
     assert index[mask].tolist() == [0, 8]

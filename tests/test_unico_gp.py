@@ -1,4 +1,4 @@
-"""Gaussian processes: scikit-learn's posterior, the gradient trick, padding, fits and samples."""
+"""Gaussian processes: the posterior of scikit-learn, the gradient trick, padding, fits and samples."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def hyper_of(seed, objectives=M, features=D):
 
 
 def rows_of(seed, rows, size=N, features=D, dtype="float32"):
-    """Smooth targets of very different units with some noise, padded with what must not be read."""
+    """Smooth targets with very different units and some noise; the padding is NaN."""
     rng = np.random.default_rng(seed)
     x = rng.random((size, features)).astype(dtype)
     y = np.stack([3 + np.sin(3 * x[:, 0]) + x[:, 1] ** 2, 1e4 * np.exp(-x @ np.arange(1, features + 1))], axis=1)
@@ -41,7 +41,7 @@ def single(tree):
 
 @pytest.mark.parametrize("rows", [40, 64])
 def test_posterior_is_that_of_scikit_learn(rows):
-    """Equal hyper-parameters: mean and variance to 1e-4 of the targets' spread in float32, 1e-9 in double."""
+    """With equal hyper-parameters mean and variance agree to 1e-4 (float32) or 1e-9 (double) of the targets' spread."""
     points = np.random.default_rng(9).random((50, D))
     with jax.enable_x64(True):
         hyper = hyper_of(1)
@@ -66,7 +66,7 @@ def test_posterior_is_that_of_scikit_learn(rows):
 
 
 def plain_loss(hyper, x, mask, target):
-    """As written in books: differentiated through the factorisation."""
+    """The textbook form, differentiated through the factorisation."""
     covariance = gp.covariance_of(hyper, x, mask)
     residual = jnp.where(mask, target - hyper.mean, 0)
     factor = jnp.linalg.cholesky(covariance)
@@ -100,13 +100,13 @@ def test_fit_predicts_what_it_has_not_seen(fitted):
     mean, variance = gp.predict(surrogate, x)
     for j in range(M):
         assert np.var(mean[:, j] - y[:, j]) < 0.03 * np.var(y[:, j])
-    # As sure as it should be: errors of a few standard deviations at most.
+    # The uncertainty is realistic: errors are a few standard deviations at most.
     assert np.mean(np.abs(mean - y) < 3 * np.sqrt(variance) + 0.09 * y.std(axis=0)) > 0.95
     assert (np.asarray(variance) > 0).all()
 
 
 def test_fit_comes_close_to_the_most_probable(fitted):
-    """60 steps of Adam against a quasi-Newton method from there, in nats of the log posterior; 8 at a rate of 0.08."""
+    """From 60 steps of Adam, a quasi-Newton method gains under 2 nats of the log posterior (8 for a rate of 0.08)."""
     surrogate, (x, y, mask) = fitted
     target = np.where(mask[:, None], gp.standardise(surrogate, y), 0).T
     x = jnp.where(mask[:, None], x, 0)
@@ -167,7 +167,7 @@ def test_constant_targets_and_repeated_rows_are_no_trouble():
 
 
 def test_the_nugget_holds_the_largest_set_in_float32():
-    """512 rows a grid step apart under long lengthscales: close to singular."""
+    """512 grid points with long lengthscales, for which the covariance is close to singular."""
     rng = np.random.default_rng(10)
     x = np.float32(rng.integers(0, 24, (512, 6)) / 23)
     y = np.float32(np.stack([x.sum(axis=1)] * 4, axis=1))
@@ -180,7 +180,7 @@ def test_the_nugget_holds_the_largest_set_in_float32():
 
 
 def test_samples_follow_the_posterior():
-    """512 features; frequencies drawn by their probability would miss the standard deviation by 20 % here."""
+    """Uses 512 features; plain random frequencies would miss the standard deviation by 20 % here."""
     level = jnp.zeros(M)
     hyper = gp.Hyper(log_lengthscale=jnp.full((M, D), -0.7), log_amplitude=level, log_noise=level - 3, mean=level + 0.1)
     surrogate = gp.condition(gp.TrainingSet(*rows_of(5, 50)), hyper)
@@ -197,7 +197,7 @@ def test_samples_follow_the_posterior():
 
 
 def test_prior_of_the_samples_is_matern(fitted):
-    """Without a training set the samples have the kernel's covariance: the spectrum is the right one."""
+    """Without a training set the samples have the covariance of the kernel."""
     hyper = jax.tree.map(lambda leaf: leaf[:1], fitted[0].hyper)
     hyper = hyper.replace(log_lengthscale=hyper.log_lengthscale * 0 - 1, log_amplitude=hyper.log_amplitude * 0)
     empty = gp.condition(gp.TrainingSet(jnp.zeros((2, D)), jnp.zeros((2, 1)), np.zeros(2, bool)), hyper)

@@ -1,4 +1,4 @@
-"""Modified successive halving: seats, costs, areas, and who goes on, by hand and against a plain version."""
+"""Modified successive halving: survivors, costs and areas, by hand and compared with a plain version."""
 
 import math
 
@@ -58,7 +58,7 @@ def test_impossible_brackets(wrong):
 
 
 def test_areas_by_hand():
-    """Two curves that end alike: one falls at once, one at the end."""
+    """Two curves with equal ends: one falls at once, one at the end."""
     curves = jnp.array([[math.e**2, 1.0, 1.0, 1.0, 7.0], [math.e**2, math.e**2, math.e**2, 1.0, 7.0]])
     everyone = jnp.ones(2, bool)
     np.testing.assert_allclose(area_above_terminal(curves, 4, everyone), [0.5, 1.5], rtol=1e-6)
@@ -71,7 +71,7 @@ def test_areas_of_curves_without_a_valid_beginning():
     alive = jnp.array([True, True, True, False])
     log2 = math.log(2)
     np.testing.assert_allclose(area_above_terminal(curves, 3, alive), [4 / 3 * log2, log2 / 3, 0, 0], rtol=1e-6)
-    # A score of 0, the ideal itself, stands at the least score above 0.
+    # A score of 0, the ideal itself, counts as the least score above 0.
     ideal = jnp.array([[4.0, 0.0], [2.0, 1.0]])
     np.testing.assert_allclose(area_above_terminal(ideal, 2, jnp.ones(2, bool)), [log2, log2 / 2], rtol=1e-6)
 
@@ -98,7 +98,7 @@ def test_keep_by_hand():
     terminal = jnp.array([3.0, 1.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0])
     area = jnp.array([0.0, 9.0, 0.0, 0.0, 0.0, 5.0, 5.0, 0.0])
     everyone = jnp.ones(8, bool)
-    # Lane 1 has the largest area, but its seat is one by terminal value already; 5 and 6 tie.
+    # Lane 1 has the largest area but already survives by its terminal value; lanes 5 and 6 tie.
     assert keep(terminal, area, everyone, survivors=4, by_area=1).tolist() == [1, 2, 0, 5]
     assert keep(terminal, area, everyone, survivors=4, by_area=0).tolist() == [1, 2, 0, 3]
     assert keep(jnp.ones(8), jnp.zeros(8), everyone, survivors=4, by_area=1).tolist() == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""Resumable mapping searches of many hardware points: prefixes, independence, sums, robustness, and brackets."""
+"""Resumable mapping searches for many hardware points: prefixes, independence, sums, robustness, and brackets."""
 
 import functools
 
@@ -43,7 +43,7 @@ def search():
 
 @pytest.fixture(scope="module")
 def full(search):
-    """All points at their full budget."""
+    """All points with their full budget."""
     return search.advance(search.begin(INDEX), GENERATIONS)
 
 
@@ -113,7 +113,7 @@ def test_mappings_keep_the_constraints(full):
 
 
 def test_results_are_those_of_the_cost_model(search, full):
-    """Latency, energy and power from the loop nests alone, on templates of these sizes; layers with repeat counts."""
+    """Latency, energy and power are recomputed from the loop nests on templates of these sizes; layers repeat."""
     found = measured(full, search.config)
     nests = search.mappings(INDEX[:2], jax.tree.map(lambda leaf: leaf[:2], found.genes))
     app, package = application(), PackageParameters()
@@ -145,7 +145,7 @@ def test_robustness_is_that_of_the_samples(search, full):
     assert tail.latency.shape == (len(INDEX), rank + 1)
     best, edge = ((tail.latency[:, r].astype(float), tail.power[:, r].astype(float)) for r in (0, rank))
     np.testing.assert_allclose(found.robustness, robustness_between(best, edge).value, rtol=2e-4, atol=1e-6)
-    # The best sample is no better than the fastest set that could be put together, and not far from the incumbent.
+    # The fastest sample takes at most twice the latency of the incumbent.
     assert (tail.latency[:, 0] * 1e-9 <= 2 * found.latency_s).all()
 
 
@@ -159,7 +159,7 @@ def test_one_program_per_size(search):
 
 
 def test_a_large_bracket_runs_what_its_plan_says(search, monkeypatch):
-    """32 points in 5 rounds: generations that programs really run, counted; less than a third of all points'."""
+    """32 points in 5 rounds: generations that were really run are counted, and are under a third of a full run."""
     plan, ran = Bracket(lanes=32, first=1, rounds=5), []
 
     def counted(points, state, networks, count, **static):
@@ -176,7 +176,7 @@ def test_a_large_bracket_runs_what_its_plan_says(search, monkeypatch):
 
 
 def test_the_bracket_of_resnet50():
-    """What the experiment measures in seconds: all 24 unique layers are lanes of every point."""
+    """The bracket that the experiment times: all 24 unique layers are lanes of every point."""
     app = load_scenario(workloads("resnet50.onnx"))
     plan = Bracket(lanes=32, first=4, rounds=5)
     made = lane_problem(CodesignProblem(app, SPACE, TECHNOLOGY))

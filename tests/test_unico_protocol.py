@@ -1,4 +1,4 @@
-"""The protocol of comparisons: the paper's own tables, and small cases by hand."""
+"""The protocol of comparisons: the tables of the paper, and small cases by hand."""
 
 import moocore
 import numpy as np
@@ -61,7 +61,7 @@ def test_distances_of_the_paper_are_of_common_axes():
     rows = np.array(EDGE_ROWS)
     axes = Axes((0.0, 18.0, 0.0), (1985.0, 18.0 + 1921.0, 435.0))
     off = np.abs(distance_to_ideal(rows[:, :3], axes) / rows[:, 3] - 1)
-    assert np.median(off) < 0.03  # printed with two digits
+    assert np.median(off) < 0.03  # the paper prints two digits
     assert off.max() < 0.1
 
 

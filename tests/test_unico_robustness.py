@@ -1,4 +1,4 @@
-"""Robustness R: the table of samples, histories with exact ranks, streaming, and what R must not depend on."""
+"""Robustness R: the table of samples, exact ranks, streaming, and what R must not depend on."""
 
 import math
 
@@ -33,7 +33,7 @@ SAMPLES = [
 
 
 def plain(latency, power, percent=5):
-    """R of a whole history, with Python's integers and sorting."""
+    """R of a whole history, with Python integers and sorting."""
     rows = sorted(zip(latency.tolist(), power.tolist(), strict=True))
     if not rows:
         return math.nan
@@ -123,10 +123,10 @@ def test_what_the_history_of_forty_does_not_depend_on():
     units=st.tuples(st.integers(-20, 20), st.integers(-20, 20)),
 )
 def test_streams_against_the_whole_history(seed, n, coarse, units):
-    """Any cut into generations, any order, any unit: R of the sorted history. Powers of two as units are exact."""
+    """R does not depend on the cut into generations, the order or the units. (Units are powers of two, so exact.)"""
     rng = np.random.default_rng(seed)
     latency, power = rng.lognormal(size=n) * 100, rng.lognormal(size=n) * 10
-    if coarse:  # ties
+    if coarse:  # with ties
         latency, power = np.ceil(latency / 50), np.ceil(power / 10)
     with jax.enable_x64(True):
         want = plain(latency, power)
@@ -137,7 +137,7 @@ def test_streams_against_the_whole_history(seed, n, coarse, units):
         np.testing.assert_array_equal(whole.value, streamed.value)
         np.testing.assert_allclose(streamed.value, want, rtol=1e-9, atol=1e-12)
         assert tail.latency.shape == (6,)
-        # 23/24 Delta is least: F dips to -1/24.
+        # The minimum is 23/24 Delta, as F falls to -1/24.
         assert streamed.value >= streamed.delta * 23 / 24 - 1e-12
         assert 0 <= streamed.theta <= PI + 1e-12
 

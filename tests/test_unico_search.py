@@ -1,4 +1,4 @@
-"""The hardware search: every method, resuming, limits, results that evaluate to the same numbers, and the command."""
+"""The hardware search: methods, resuming, limits, results that re-evaluate to the same numbers, and the command."""
 
 import csv
 import dataclasses
@@ -46,7 +46,7 @@ def same(a, b):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A search of three batches, two of its points finished, its result and its checkpoint."""
+    """A search of three batches with two finished points, its result, and the path of its checkpoint."""
     path = tmp_path_factory.mktemp("codesign") / "checkpoint.npz"
     own = search(CheckpointFile(path), **THREE)
     return own, own.run(), path
@@ -56,8 +56,8 @@ def test_the_loop(whole):
     own, result, _ = whole
     history, new = result.history, result.history.first
     assert history["batch"].tolist() == [0] * 8 + [1] * 8 + [2] + [3] * 8 + [4]
-    assert history["batch"][~new].tolist() == [2, 4]  # a finished point for every two brackets' fourth part
-    assert len(set(history["index"].tolist())) == new.sum() == 24  # nothing proposed twice
+    assert history["batch"][~new].tolist() == [2, 4]  # a quarter of the cost of two brackets finishes one point
+    assert len(set(history["index"].tolist())) == new.sum() == 24  # no point is proposed twice
     assert 0.9 * own.config.total_cost < own.cost <= own.config.total_cost
     assert result.evaluations[-1] == own.cost * 16 * 4
     assert own.lanes.evaluations == result.evaluations[-1]
@@ -70,7 +70,7 @@ def test_the_loop(whole):
 
 
 def test_designs_of_the_front_are_finished(whole):
-    """They have the full budget; the numbers are those of one search, and the surrogate learns the later ones."""
+    """Finished points have the full budget and continue the curves of stopped ones; only the later rows are learnt."""
     history = whole[1].history
     late = ~history.first
     assert (history["generations"][late] == 16).all()
@@ -82,7 +82,7 @@ def test_designs_of_the_front_are_finished(whole):
 
 
 def test_the_end_alone_finishes_the_front():
-    """What is kept for the end is spent there; without any, fronts are as they were measured."""
+    """The budget kept for the end is spent there; without one, no point is finished."""
     late = search(**THREE, finishing="end", extrapolate=False).run().history
     assert late["batch"][~late.first].min() > late["batch"][late.first].max()
     assert 1 <= (~late.first).sum() <= 2
@@ -90,7 +90,7 @@ def test_the_end_alone_finishes_the_front():
 
 
 def test_what_is_finished_first():
-    """The rows nearest to the ideal where points aim at them; else the one whose loss costs most hypervolume."""
+    """If points aim at the ideal, the rows nearest to it; otherwise the row whose loss costs most hypervolume."""
     columns = {
         "latency_s": np.asarray([1.0, 2.0, 30.0, 100.0, 1.5, np.inf]),
         "power_W": np.asarray([9.0, 8.0, 2.0, 0.1, 8.5, 1.0]),
@@ -111,7 +111,7 @@ def test_what_is_finished_first():
 
 
 def test_what_stopped_points_would_have():
-    """Two points of full budget halve their latency after generation 2, and lose a tenth of their power."""
+    """Two points with the full budget halve their latency after generation 2, and lose a tenth of their power."""
     columns = {"index": np.arange(4), "generations": np.asarray([4, 4, 2, 1])}
     columns |= {"latency_s": np.asarray([1.0, 2.0, 5.0, 6.0]), "power_W": np.asarray([0.9, 1.8, 2.0, 3.0])}
     columns |= {"area_mm2": np.ones(4)}
@@ -139,9 +139,9 @@ def test_the_front_is_what_nothing_dominates(whole):
 
 
 def test_it_learns_from_what_it_measured():
-    """The surrogate's expectations follow the measurements: rank correlation over the batches that it proposed.
+    """The surrogate's predictions follow the measurements, by rank correlation over the proposed batches.
 
-    Picks for the hypervolume alone: those that aim at one design are expected to be alike.
+    All picks are for the hypervolume: predictions for picks that aim at one design would be alike.
     """
     history = search(**THREE, aimed=0.0).run().history
     rows = np.isfinite(history.predicted).all(axis=(1, 2))
@@ -152,7 +152,7 @@ def test_it_learns_from_what_it_measured():
 
 
 def aimed_batch(whole, monkeypatch, gains, number=8, **changes):
-    """A batch of the surrogate where the picks that aim are candidates 3, 4, 5 and so on, and those candidates."""
+    """A batch of the surrogate in which the picks that aim are candidates 3, 4, 5 and so on; also these candidates."""
     own, result, _ = whole
     config, pools = dataclasses.replace(own.config, **changes), []
 
@@ -176,7 +176,7 @@ def aimed_batch(whole, monkeypatch, gains, number=8, **changes):
 
 @pytest.mark.parametrize(("aimed", "number", "first"), [(0.25, 8, 2), (0.5, 8, 4), (0.25, 4, 1), (0.97, 8, 8)])
 def test_a_share_of_a_batch_aims(whole, monkeypatch, aimed, number, first):
-    """It is picked first; nothing is picked twice; a batch that is all aimed is one too."""
+    """Aimed points are picked first, and none twice; all of a batch may be aimed."""
     found, candidates = aimed_batch(whole, monkeypatch, [1.0], number, aimed=aimed)
     assert found[:first] == candidates[:first]
     assert first == number or found[first] != candidates[first]
@@ -193,7 +193,7 @@ def test_other_methods_do_not_aim(whole, monkeypatch):
 
 
 def test_rivals_have_the_extras_where_they_are_asked_for(whole, monkeypatch):
-    """HASCO's points aim one in so many batches; without extras none does, whatever the share."""
+    """HASCO proposes single points, a share of which aim; without extras none does, whatever the share."""
     found, candidates = aimed_batch(whole, monkeypatch, [1.0], method="hasco", extras=True)
     assert found[:2] == candidates[:2]
     for method, extras, share in (
@@ -211,13 +211,13 @@ def test_rivals_have_the_extras_where_they_are_asked_for(whole, monkeypatch):
 
 
 def test_a_rival_with_extras_finishes_its_front_and_aims():
-    """MOBOHB with finishing: the full budget for points that were stopped, no more evaluations, and other points."""
+    """MOBOHB with finishing spends the full budget on stopped points, within the same total, and picks other points."""
     plain, more = (search(method="mobohb", iterations=4, extras=extras) for extras in (False, True))
     one, two = plain.run().history, more.run().history
     assert one.first.all() and not two.first.all()
     assert (two["generations"][~two.first] == 16).all()
     assert more.cost <= more.config.total_cost
-    # What follows the first batch is proposed with aim: the same seed, other points.
+    # After the first batch points are aimed: the same seed gives other points.
     assert same_points(one, two, 0) and not same_points(one, two, 1)
 
 
@@ -248,7 +248,7 @@ def test_presets():
 
 @pytest.mark.slow
 def test_lanes_that_minimise_latency_have_curves_that_fall_in_latency(whole):
-    """As the paper says of its mapping searches (Section 3); under the energy-delay product they need not."""
+    """The paper says this of its mapping searches (Section 3); it need not hold for the energy-delay product."""
     history = search(method="random", objective="latency", score="latency").run().history
     latency = history.curves[:, 0]
     there = np.isfinite(latency[:, :-1]) & np.isfinite(latency[:, 1:])
@@ -275,7 +275,7 @@ def test_a_resumed_search_is_the_same(whole, tmp_path):
     ours, theirs = (read_checkpoint(p) for p in (path, tmp_path / "c.npz"))
     assert ours.arrays.keys() == theirs.arrays.keys()
     assert all(np.array_equal(ours.arrays[k], theirs.arrays[k], equal_nan=True) for k in ours.arrays)
-    # With nothing left to do it says the same.
+    # A search with nothing left to do returns the same.
     done = search(CheckpointFile(path), resume=True, **THREE).run()
     assert same(done.history, result.history)
 
@@ -292,7 +292,7 @@ def test_checkpoints_that_do_not_fit_are_refused(whole, tmp_path):
         search(resume=True, **THREE).run()
 
 
-_SLOW = ("hasco", "hasco-r")  # a fit for every point, and programs of their own
+_SLOW = ("hasco", "hasco-r")  # they fit for every point, and have programs of their own
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_baselines_spend_no_more(whole, method):
     assert len(set(history["index"].tolist())) == len(history)
     if method != "mobohb":
         assert (history["generations"] == 16).all()
-    # The same measurements for all: what two searches both measured to the full budget is the same.
+    # Measurements are shared by all methods: two searches that give a point its full budget measure the same.
     first = whole[1].history
     for i in np.flatnonzero(history["generations"] == 16):
         for j in np.flatnonzero((first["index"] == history["index"][i]) & (first["generations"] == 16)):
@@ -350,7 +350,7 @@ def test_results_evaluate_to_the_same_numbers(whole, tmp_path):
         point = SPACE.index(np.asarray([[a.values.index(own[a.name]) for a in SPACE.axes]]))[0]
         place = at[int(point), own["generations"]]
         measured = {n: history[n][place] for n in ("latency_s", "energy_J", "power_W", "area_mm2")}
-        # Single precision may round a layer's cycles up by one, which a short layer feels in its power.
+        # Single precision may round a layer's cycles up by one, which matters for the power of a short layer.
         cycle = len(application().layers) * 1e-9
         share = 1e-4 + cycle / own["latency_s"]
         for name, value in measured.items():
@@ -374,7 +374,7 @@ def test_the_fitted_table():
     power, area = unico_fit(space, digits)
     assert power[0] == pytest.approx(1e-3 * (12.03 * 160 + 1.07 * 80 + 7.46 / 2 + 0.0807 * 64 + 0.26))
     assert area[0] == pytest.approx(0.0511 * 160 + 0.0199 * 80 + 0.233 / 2 + 0.00164 * 160 * 64 + 0.138)
-    # 61 % of the space keep 2 W.
+    # 61 % of the points respect the limit of 2 W.
     every = space.digits(np.random.default_rng(0).integers(space.size, size=4000))
     assert 0.56 < np.mean(unico_fit(space, every)[0] <= 2) < 0.66
     with pytest.raises(InputError, match="unico-edge"):
@@ -407,7 +407,7 @@ def test_the_command(network, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_killed_command_resumes_to_the_same_files(network, tmp_path, capsys):
-    """kill -9 while the second batch is searched, as soon as the first is said to be done."""
+    """The process is killed during the second batch, as soon as the first is reported as done."""
     words = (network, "--space", "unico-ci", "--budget", "ci", "--no-figures")
     command = interruptions.Command(words, pathlib.Path(os.environ["XDG_CACHE_HOME"]), interruptions.CODESIGN)
     whole, out = tmp_path / "whole", tmp_path / "out"

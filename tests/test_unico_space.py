@@ -1,4 +1,4 @@
-"""Hardware spaces: numbering, encoding, machines as data, spaces of templates, and what is refused."""
+"""Hardware spaces: numbering, encoding, machines as data, spaces of templates, and refused input."""
 
 import dataclasses
 
@@ -61,7 +61,7 @@ def test_the_encoding_is_a_logarithm():
     assert point["dataflow"] == 0
     names = [axis.name for axis in space.axes]
     digits = np.zeros(len(names), int)
-    digits[names.index("pe_x")] = 11  # 12 PEs of 24
+    digits[names.index("pe_x")] = 11  # 12 PEs of at most 24
     code = space.encode(space.index(digits[None]))[0, names.index("pe_x")]
     assert code == pytest.approx(np.log2(12) / np.log2(24))
 
@@ -82,7 +82,7 @@ def test_machines_are_those_of_templates_of_these_sizes(name):
     fixed = [space.instance(row, f"hw{i}") for i, row in enumerate(digits)]
     expected = template_arrays(fixed, TECHNOLOGY).machine
     for field in dataclasses.fields(expected):
-        if getattr(expected, field.name) is None:  # of machines without such a part
+        if getattr(expected, field.name) is None:  # for machines without such a part
             assert getattr(machines, field.name) is None
             continue
         np.testing.assert_allclose(
@@ -110,7 +110,7 @@ def test_one_program_serves_all_points():
 
 
 def test_the_network_is_paid_for():
-    """More bits per cycle are wider rows of the shared scratchpad, which cost more energy per access."""
+    """More bits per cycle mean wider rows of the shared scratchpad, which cost more energy per access."""
     space = named_space("unico-edge")
     names = [axis.name for axis in space.axes]
     digits = np.asarray([0, 0, 10, 10, 0, 0])

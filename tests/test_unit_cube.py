@@ -1,4 +1,4 @@
-"""Every point of the unit cube is a valid design, and what it says is what the design has."""
+"""Every point of the unit cube decodes to a valid design, and every valid design has a point."""
 
 import functools
 
@@ -22,7 +22,7 @@ def decoded(x, genetics, tables, genes):
 
 
 def points(seed, size):
-    """Random points, corners of the cube, and what lies outside."""
+    """Random points, corners of the cube, and points outside."""
     x = np.random.default_rng(seed).random((BATCH, size))
     x[:4] = np.round(x[:4])
     x[4], x[5], x[6] = 0, 1, 1 - 1e-7
@@ -49,14 +49,14 @@ def test_every_point_is_a_valid_design(genes, seed, layers, chips, demands):
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**16))
 def test_layers_reach_every_design(seed):
-    """The numbers that a valid design is made of give that design."""
+    """The point that is computed from a valid design decodes to this design."""
     c = case(seed)
     g = c.genetics
     widths = genome_widths(g, c.plans, "layers")
     wanted = each(decoded(points(seed, sum(widths)), g, c.plans, "layers"))
     rows = []
     for design in wanted:
-        # Chiplets that no layer chose have gone: those that are left are all that the point asks for.
+        # Chiplets that no layer chose are dropped; a point encodes only the remaining ones.
         runs = np.where(design.template >= 0, np.asarray(g.able)[:, np.maximum(design.template, 0)], False)
         layer = np.arange(runs.shape[0])
         nth = np.cumsum(runs, axis=1)[layer, design.assignment] - 1
@@ -77,7 +77,7 @@ def test_layers_reach_every_design(seed):
 
 
 def test_layers_are_dealt_by_equal_shares():
-    """A random point is a random mapping: the first and the last of a set are as likely as any."""
+    """A random point gives a random mapping: all mappings of a set are equally likely."""
     c = case(3)
     widths = genome_widths(c.genetics, c.plans, "layers")
     x = jax.random.uniform(jax.random.key(0), (64 * BATCH, sum(widths)))

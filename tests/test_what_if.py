@@ -1,4 +1,4 @@
-"""What-if grids, sensitivities and uncertainty: against separate evaluations, differences and closed forms."""
+"""What-if grids, sensitivities and uncertainty, compared with separate evaluations, differences and closed forms."""
 
 import csv
 import dataclasses
@@ -53,7 +53,7 @@ with jax.enable_x64(True):
 
 
 def on(package=None, technology=TECHNOLOGY):
-    """The evaluation with another package or technology, made as benches are made; wires and tables know neither."""
+    """The evaluation with another package or technology; wires and tables depend on neither."""
     with jax.enable_x64(True):
         return dataclasses.replace(
             EVALUATION,
@@ -121,7 +121,7 @@ SEPARATE = {
 
 
 def test_variants_equal_evaluations_of_their_own(nominal):
-    """Every parameter, each against an evaluation that was made with the other number."""
+    """Every parameter, compared with an evaluation that was made with the changed value."""
     now = nominal_variant(nominal.evaluation)
     known = known_parameters(nominal)
     variants = []
@@ -132,7 +132,7 @@ def test_variants_equal_evaluations_of_their_own(nominal):
     expected = []
     for changes in SEPARATE.values():
         package = dataclasses.replace(PackageParameters(), **changes.get("package", {}))
-        # As many interfaces as the others, so that one program evaluates all; the rest serves no chiplet.
+        # The same number of interfaces as the others, so that one program evaluates all; the rest serve no chiplet.
         own = stack_variants([nominal_variant(on(package)), now])[0].package
         own = dataclasses.replace(on(package, technology_with(**changes.get("technology", {}))), package=own)
         expected.append(reports(DESIGNS, own).objectives)
@@ -170,7 +170,7 @@ def test_numbers_of_the_package_have_the_names_of_the_package(nominal):
 
 
 def test_the_clock_leaves_bandwidths_in_GB_per_s(nominal):
-    """At twice the clock a cycle is half as long and brings half of the bytes."""
+    """At twice the clock a cycle is half as long and transfers half as many bytes."""
     found = what_if(nominal, {"clock": [2.0]}).objectives[0]
     halved = candidates(PackageParameters(link_bandwidth=8.0, interface_bandwidth=2.0))
     slow = reports(DESIGNS, halved.evaluation).objectives
@@ -178,7 +178,7 @@ def test_the_clock_leaves_bandwidths_in_GB_per_s(nominal):
 
 
 def test_chiplets_of_other_sizes(nominal):
-    """Larger buffers cost, smaller ones do not hold what they must."""
+    """Larger buffers cost more; designs do not fit smaller ones."""
     found = what_if(nominal, {"chiplet.capacity": "x0.5,x1,x2"})
     assert not np.isfinite(found.objectives[0]).any()
     np.testing.assert_array_equal(found.objectives[1], found.nominal)
@@ -187,7 +187,7 @@ def test_chiplets_of_other_sizes(nominal):
     table = found.table()
     np.testing.assert_array_equal(table["valid"], np.repeat([False, True, True], COUNT))
     assert np.isnan(table["latency_s"][:COUNT]).all()
-    # Against sizes that are stated.
+    # Compared with stated sizes.
     chips = reports(DESIGNS, nominal.evaluation).chiplets
     capacity = np.where(np.isfinite(chips.capacity), 2 * chips.capacity, -1)
     for t, template in enumerate(TEMPLATES):
@@ -209,7 +209,7 @@ def test_values_that_change_nothing_are_told(nominal):
     assert not unchanged(nominal, read_axes(nominal, {"nop.dram_bandwidth": "8,unlimited"}))
     finite = candidates(PackageParameters(dram_bandwidth=8.0))
     assert not unchanged(finite, read_axes(finite, {"nop.dram_bandwidth": "x2"}))
-    # Rounding leaves nothing of a factor near to one.
+    # Rounding cancels factors close to one.
     rows = next(
         f"chiplet.{template.name}.{level.name}.capacity"
         for template in TEMPLATES
@@ -252,7 +252,7 @@ def test_designs_that_cannot_run_are_told_with_layer_and_level(nominal):
 
 
 def test_more_interfaces_than_any_package_had(nominal):
-    """Variants of different numbers stand in one stack; the placement is that of such a package."""
+    """Variants with different numbers of interfaces form one stack; the placement is that of such a package."""
     now = nominal_variant(nominal.evaluation)
     twice = known_parameters(nominal)["nop.interfaces"].scale(now, 2.0)
     both = stack_variants([now, twice]).package
@@ -266,7 +266,7 @@ def test_more_interfaces_than_any_package_had(nominal):
 
 @pytest.mark.slow
 def test_interfaces_of_a_contending_mesh():
-    """The links that contend follow the number of interfaces, in one stack."""
+    """The contending links follow the number of interfaces, within one stack."""
     mesh = PackageParameters(contention="mesh")
     found = what_if(candidates(mesh), {"nop.interfaces": "2,4,8"}).objectives
     for k, interfaces in enumerate((2, 4, 8)):
@@ -320,7 +320,7 @@ def found(nominal):
 
 
 def test_exact_derivatives_equal_central_differences(nominal, found):
-    """Energy and area by every energy and area, at steps of 0.1 %."""
+    """Derivatives of energy and area by every energy and area parameter, with steps of 0.1 %."""
     now, step = nominal_variant(nominal.evaluation), 1e-3
     exact = [i for i, method in enumerate(found.methods) if method == "exact" and found.parameters[i].value != 0]
     assert len(exact) >= 15
@@ -335,7 +335,7 @@ def test_exact_derivatives_equal_central_differences(nominal, found):
 
 @pytest.mark.slow
 def test_leakage_follows_no_energy_and_no_area(nominal):
-    """Exact derivatives leave it out, and are right: it is latency times a power that these numbers do not change."""
+    """Exact derivatives rightly leave it out: it is latency times a power, and these parameters change neither."""
     leaking = candidates(technology=counting_leakage(TECHNOLOGY))
     names = ["technology.sram_energy", "technology.mac_energy", "technology.sram_area"]
     own, without = sensitivities(leaking, names), sensitivities(nominal, names)
@@ -348,7 +348,7 @@ def test_leakage_follows_no_energy_and_no_area(nominal):
 
 
 def test_energies_share_the_energy_and_areas_the_area(found):
-    """Both are homogeneous: their elasticities add up to one, each number counted once."""
+    """Both are homogeneous: their elasticities sum to one if each parameter is counted once."""
     names = [one.name for one in found.parameters]
     kinds = [one.kind for one in found.parameters]
     for m, kind in ((1, "energy"), (2, "area")):
@@ -360,7 +360,7 @@ def test_energies_share_the_energy_and_areas_the_area(found):
 
 
 def test_what_is_part_of_another_stands_for_nothing_by_itself(nominal):
-    """Where no parameters are named, a MAC is not listed beside its multiplier and its adder."""
+    """If no parameters are named, a MAC is listed without its multiplier and adder."""
     names = {one.name for one in apart(known_parameters(nominal))}
     assert {"technology.mac_energy", "technology.mac_area", "technology.sram_energy", "chiplet.capacity"} <= names
     assert not [name for name in names if "multiplier" in name or "adder" in name]
@@ -368,10 +368,10 @@ def test_what_is_part_of_another_stands_for_nothing_by_itself(nominal):
 
 
 def test_latency_follows_clock_and_bandwidths_together(found):
-    """Twice the clock and twice all bandwidths is half the time: their elasticities add up to minus one."""
+    """Twice the clock and all bandwidths halves the time: their elasticities sum to minus one."""
     timed = [i for i, one in enumerate(found.parameters) if one.kind in ("clock", "bandwidth")]
     total = found.elasticity[:, timed, 0].sum(axis=1)
-    assert np.median(np.abs(total + 1)) < 1e-3  # kinks apart
+    assert np.median(np.abs(total + 1)) < 1e-3  # except at kinks
     assert np.all(found.elasticity[:, timed, 1:] == 0)
 
 
@@ -384,7 +384,7 @@ def test_a_number_that_is_zero_has_a_derivative_but_no_elasticity(found):
 
 
 def test_the_strongest_are_those_of_a_plain_ranking(found):
-    """By median over the designs; what is left out is no stronger than what is there, or next to nothing."""
+    """Ranked by the median over designs; what is left out is no stronger than what is listed."""
     for most in (1, 3, 100):
         strong = found.strongest(most)
         assert strong.designs == len(found.names)
@@ -422,9 +422,9 @@ def test_without_spread_every_design_of_the_front_survives(nominal):
 
 
 def planted(threshold: float):
-    """Two designs, the first faster and no larger: the second is on the front where it takes less energy.
+    """Two designs, the first faster and no larger: the second is on the front if it takes less energy.
 
-    Energy is c + h f, f the factor of the hop energy, which is set so that both are equal at f = threshold.
+    Energy is c + h f with f the factor of the hop energy, which is set so that both are equal at f = threshold.
     """
     own = reports(DESIGNS, EVALUATION)
     latency, _, area = own.objectives.T
@@ -442,16 +442,16 @@ def planted(threshold: float):
 def test_a_planted_pair_has_the_probability_of_the_closed_form(threshold):
     spread, samples = 0.4, 500
     found = uncertainty(planted(threshold), {"nop.hop_energy": spread}, samples=samples, seed=3)
-    # The second wins where the factor is above the threshold: P(spread * z > log threshold).
+    # The second survives if the factor is above the threshold: P(spread * z > log threshold).
     expected = 1 - statistics.NormalDist().cdf(math.log(threshold) / spread)
     error = math.sqrt(expected * (1 - expected) / samples)
     assert found.probability[0] == 1
-    assert abs(found.probability[1] - expected) < 4 * error  # wrong once in 16,000 seeds
+    assert abs(found.probability[1] - expected) < 4 * error  # fails for one in 16,000 seeds
     assert found.in_front.tolist() == [True, threshold < 1]
 
 
 def test_survival_of_lognormal_rivals_has_the_closed_form():
-    """Two of equal latency, energies a f and b g with factors of their own: log f - log g has spread sigma sqrt 2."""
+    """Two of equal latency and energies a f and b g with independent factors: log f - log g has spread sigma sqrt 2."""
     samples, sigma, ratio = 20_000, 0.3, 1.2
     draws = np.exp(sigma * np.random.default_rng(5).normal(size=(samples, 2)))
     objectives = np.stack([np.ones((samples, 2)), draws * [1.0, ratio]], axis=-1)
@@ -490,7 +490,7 @@ def test_uncertainty_is_seeded_and_named(nominal):
 def test_questions_tell_how_far_they_are(nominal):
     told = []
     asked = uncertainty(nominal, 0.5, samples=400, seed=1, progress=lambda *far: told.append(far))
-    pairs = asked.objectives.shape[0] * COUNT + COUNT  # the hardware as it is comes along
+    pairs = asked.objectives.shape[0] * COUNT + COUNT  # the unchanged hardware is evaluated too
     assert pairs > 1024 and told == sorted(told) and len(told) > 2 and {total for _, total in told} == {pairs}
     assert told[-1] == (pairs, pairs) and told[0] == (1024, pairs)
     np.testing.assert_array_equal(asked.objectives, uncertainty(nominal, 0.5, samples=400, seed=1).objectives)
@@ -524,7 +524,7 @@ def test_figures_of_grids(nominal):
     assert [name for name, _ in what_if_figures(lines, title="toy")] == ["what_if"]
     both = what_if(nominal, {"nop.interface_bandwidth": "2,4", "technology.dram_energy": "x0.5,x1"})
     [(_, figure)] = what_if_figures(both, title="toy")
-    assert len(axes_of(figure)) == 2  # the area does not change
+    assert len(axes_of(figure)) == 2  # none for the area, which does not change
     written = {text.get_text() for axes in axes_of(figure) for text in axes.texts}
     least = both.grid[0, 0, :, 1].min()
     assert written & {f"{least * scale:.3g}" for scale in (1e3, 1e6)}

@@ -1,4 +1,4 @@
-"""Wires on arrays larger than a mapping needs, against the plain rules and the cost model."""
+"""Wires on arrays larger than a mapping needs, compared with the plain rules and the cost model."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ def counted():
 
 
 def random_problem(seed):
-    """Random nests on machines with larger meshes: layers, mappings, machines, and the fanouts that nests use."""
+    """Random nests on machines with larger meshes: layers, mappings, machines, and the fanouts that the nests use."""
     rng = np.random.default_rng(seed)
     layers, mappings, machines, used = [], [], [], []
     for _ in range(BATCH):
@@ -60,7 +60,7 @@ def test_hops_on_any_array_are_those_of_the_plain_rules(counted, seed):
         delivered=words[:, None, None],
         **lead,
     )
-    # A template as large as the largest machine, with wires everywhere.
+    # A template as large as the largest machine, with wires at all levels.
     machine = machines[0].replace(
         fanout=np.max([m.fanout for m in machines], axis=0),
         hop_energy=np.ones(LEVELS),
@@ -84,7 +84,7 @@ def test_hops_on_any_array_are_those_of_the_plain_rules(counted, seed):
 
 
 def test_a_layer_pays_for_the_wires_of_its_whole_chiplet():
-    """The same layer on a chiplet that another layer makes larger: wires by hand, K along X and C along Y."""
+    """A layer on a chiplet that another layer makes larger; its wires by hand, with K along X and C along Y."""
     problem = chains(1)
     made = tables(problem, 1)
     designs = random_designs(problem, made, 2, 64, tiles=4)
@@ -110,7 +110,7 @@ def test_a_layer_pays_for_the_wires_of_its_whole_chiplet():
 
 
 def by_hand(k, c, width, height):
-    """Hops of a word for every group of weights, inputs and outputs: K along X and C along Y of a larger array."""
+    """Hops of a word to all groups of weights, inputs and outputs: K along X and C along Y of a larger array."""
     if k * c == 1:
         return np.zeros(3)
     child = np.arange(int(k * c))
@@ -131,7 +131,7 @@ def by_hand(k, c, width, height):
 
 
 def test_tables_of_one_problem_share_a_shape():
-    """Whatever mappings were found, the program of the generation is compiled once."""
+    """The program of a generation is compiled once, whatever mappings were found."""
     problem = chains(4)
     shapes = {tuple(x.shape for x in jax.tree.leaves(wires_of(problem, tables(problem, seed)))) for seed in range(4)}
     assert len(shapes) == 1
@@ -159,7 +159,7 @@ def test_stated_sizes_are_counted():
 
 
 def test_a_size_that_was_not_counted_has_infinite_energy():
-    """Not that of the next larger array: a long axis, a chiplet of stated size, an evaluation not told of it."""
+    """It does not use the next larger array: long axis, stated chiplet size, evaluation without the stated size."""
     level = TEMPLATES[0].level_names.index("shared_glb")
     levels = list(TEMPLATES[0].levels)
     levels[level] = dataclasses.replace(levels[level], fanout=(64, 2))

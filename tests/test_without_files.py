@@ -1,4 +1,4 @@
-"""Results of an own technology, template, package and network, in another place, when all of these files are gone."""
+"""Results with a user's technology, template, package and network still work elsewhere, when these files are gone."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def away(tmp_path_factory):
-    """Folders of two searches that differ in their technology, moved; what they were made of is deleted."""
+    """The moved folder of two searches with different technologies, whose input files are deleted."""
     made, away = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("away")
     (made / "npu.yaml").write_text(yaml.safe_dump(template_to_dict(load_template("simba")) | {"name": "npu"}))
     (made / "package.yaml").write_text("{max_tiles: 9, link_bandwidth: 8, interface_bandwidth: 6}\n")

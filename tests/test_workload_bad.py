@@ -1,4 +1,4 @@
-"""Files that are broken, hostile or merely odd: one clear line each, quickly, whatever the bytes."""
+"""Files that are broken, hostile or merely odd: one clear line each, quickly, for any bytes."""
 
 import gzip
 import os
@@ -19,7 +19,7 @@ from mohamjax.workload import Network, read_network
 
 
 def linear(**keywords):
-    """A sound little model: y = x w."""
+    """A valid little model: y = x w."""
     return model([node("MatMul", "x w", "y", "fc")], [info("x", (2, 4))], ["y"], [weight("w", (4, 5))], **keywords)
 
 
@@ -39,7 +39,7 @@ def refused(path, *words, **keywords):
 
 
 def too_deep():
-    """Graphs inside attributes inside nodes, far beyond what protobuf lets anyone parse."""
+    """Graphs in attributes in nodes, nested far deeper than protobuf parses."""
 
     def field(number, content):
         size, length = len(content), b""
@@ -141,7 +141,7 @@ def doubling(depth):
 
 
 def split(op, outputs, parts=False, **attributes):
-    """An axis of ten million entries cut into as many parts."""
+    """An axis of ten million entries is cut into as many parts."""
     nodes = [node(op, "x", outputs, "cut", axis=0, **attributes)]
     nodes += [node("SequenceAt", "s k", "u")] if parts else [node("Identity", "s", "u")]
     weights = [weight("w", (4, 4)), const("k", np.int64(3))]
@@ -455,7 +455,7 @@ def odd_weight_first():
 
 
 def odd_huge_fill():
-    """A mask of a million million elements that is only ever asked for its shape."""
+    """A mask of 10^12 x 2 x 4 elements of which only the shape is used."""
     nodes = [
         node("ConstantOfShape", "s", "big"),
         node("Shape", "big", "bs"),
@@ -570,7 +570,7 @@ MISFITS = {
 
 @pytest.mark.parametrize("kind", MISFITS)
 def test_misfits_are_told_in_our_words(tmp_path, kind):
-    """The file, the node, its operator and what does not fit; nothing of Python's or NumPy's."""
+    """Names the file, the node, its operator and the misfit, without messages of Python or NumPy."""
     bad, words = MISFITS[kind]
     sound = linear()
     sound.graph.node.insert(0, bad)
@@ -583,7 +583,7 @@ def test_misfits_are_told_in_our_words(tmp_path, kind):
 @pytest.mark.parametrize("op", ["Conv", "ConvTranspose", "MaxPool"])
 @pytest.mark.parametrize("key", ["strides", "dilations", "pads"])
 def test_empty_lists_of_windows_are_left_out(tmp_path, op, key):
-    """What says nothing is the default: a list without entries too."""
+    """An empty list means the default."""
     image, kernel = info("x", (1, 3, 8, 8)), weight("w", (3, 3, 3, 3))
 
     def read(**attributes):

@@ -1,4 +1,4 @@
-"""The importer against the golden layer lists, the light models and the published sizes."""
+"""The importer compared with the golden layer lists, the light models and published sizes."""
 
 import collections
 import csv

@@ -574,7 +574,7 @@ def test_initialisers_among_the_inputs_are_weights_before_ir_4(tmp_path):
 
 
 def test_parameters_among_the_inputs_are_weights(tmp_path):
-    """What an export without parameters leaves: they are inputs, known by their names alone."""
+    """Some exports omit the parameters: they are inputs, which only their names identify."""
     nodes = [node("Conv", ["x", "conv1.weight"], "c"), node("MatMul", ["z", "fc.weight"], "y")]
     inputs = [
         info("x", ("batch", 3, 8, 8)),
@@ -618,7 +618,7 @@ def test_sequences_keep_the_producers_of_each_part(tmp_path):
 
 @pytest.mark.parametrize("opset", range(7, 23))
 def test_every_operator_set(tmp_path, opset):
-    """Axes, pads, limits and scales wander from attributes to inputs between the sets."""
+    """Axes, pads, limits and scales are attributes in some operator sets and inputs in others."""
     nodes, weights = [node("Conv", "x w", "a", "conv", pads=[1] * 4)], [weight("w", (8, 3, 3, 3))]
 
     def vector(name, values, dtype=np.int64):
@@ -672,7 +672,7 @@ def test_every_operator_set(tmp_path, opset):
 
 
 def test_dynamic_shape_arithmetic_of_bert_exports(tmp_path):
-    """Heads split and merged with shapes computed in the graph, masks expanded to a computed shape."""
+    """Heads are split and merged with shapes computed in the graph, and masks are expanded to a computed shape."""
     i0, i1, i2 = const("i0", np.array(0)), const("i1", np.array(1)), const("i2", np.array([1]))
     nodes = [
         node("MatMul", "x wq", "q", "q"),
@@ -857,7 +857,7 @@ def test_a_batch_multiplies_the_layers_of_a_graph_of_one_sample(tmp_path):
     network, warnings = read(tmp_path, proto, batch=4)
     assert warnings == []
     assert brief(network) == [("fc", {"N": 24, "C": 4, "K": 5}), ("bmm", {"G": 4, "N": 6, "C": 5, "K": 6})]
-    network, warnings = read(tmp_path, proto, batch=4, shapes={"x": (4, 6, 4)})  # the user's shape has the batch
+    network, warnings = read(tmp_path, proto, batch=4, shapes={"x": (4, 6, 4)})  # the user's shape includes the batch
     assert warnings == []
     assert brief(network) == [("fc", {"N": 24, "C": 4, "K": 5}), ("bmm", {"G": 4, "N": 6, "C": 5, "K": 6})]
 
@@ -942,7 +942,7 @@ def branch(name, nodes, output):
 
 
 def test_if_with_a_constant_condition_takes_its_branch(tmp_path):
-    """What TorchScript makes of a squeeze: the condition is a comparison of shapes; branches see outside tensors."""
+    """TorchScript exports squeeze so: the condition compares shapes, and branches use outer tensors."""
     then = branch("then", [node("Gemm", "a w", "t", "then")], "t")
     other = branch("else", [node("Gemm", "a v", "e", "else")], "e")
     nodes = [
@@ -1006,7 +1006,7 @@ def test_loop_with_a_constant_trip_count_unrolls(tmp_path):
 
 
 def test_folded_values_are_kept_up_to_a_budget(tmp_path, monkeypatch):
-    """Chains of large integers, and what loops gather of them, are not worth any amount of memory; shapes go on."""
+    """Beyond the budget, values of long chains and of loops are dropped, but shapes are still computed."""
     body = loop_body(
         [node("Identity", "go_in", "go"), node("Identity", "v", "out")], [], [info("out", (1 << 16,), INT64)]
     )

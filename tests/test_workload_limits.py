@@ -1,6 +1,6 @@
-"""Files that ask for more work or memory than any model: one clear line each, in seconds and in bounded memory.
+"""Files that demand more work or memory than any real model: one clear line each, in seconds and bounded memory.
 
-Every case here took minutes, gigabytes or for ever before its kind was bounded.
+Every case here took minutes, gigabytes or for ever before it was bounded.
 """
 
 import gc
@@ -24,7 +24,7 @@ MEGABYTES = 600
 
 @pytest.fixture(scope="module", autouse=True)
 def what_other_tests_left():
-    """Is not looked through again by every collection of `outcome`."""
+    """Keeps objects of other tests out of the garbage collections of `outcome`."""
     gc.collect()
     gc.freeze()
     yield
@@ -32,7 +32,7 @@ def what_other_tests_left():
 
 
 def resident():
-    """Megabytes of this process at their highest since the last call, where the system tells."""
+    """Peak memory of this process since the last call [MB]; 0 where the system does not report it."""
     try:
         with open("/proc/self/status") as status:
             peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
@@ -44,10 +44,10 @@ def resident():
 
 
 def outcome(path, **keywords):
-    """The network, or the error's line; within seconds and without much memory."""
+    """The network or the error, obtained within seconds and without much memory."""
     gc.collect()
     resident()
-    before, start = resident(), time.process_time()  # others may share the machine
+    before, start = resident(), time.process_time()  # CPU time, as other processes may share the machine
     try:
         result = read_network(path, warn=lambda line: None, **keywords)
     except InputError as error:
@@ -72,7 +72,7 @@ PRODUCT = node("MatMul", "x w", "y", "product")
 
 
 def aside(nodes, weights=(), inputs=(), **keywords):
-    """A sound product, and beside it what is attacked: nothing depends on that."""
+    """A valid product beside the nodes under attack, on which nothing depends."""
     return model([*nodes, PRODUCT], [X, *inputs], ["y"], [W, *weights], **keywords)
 
 
@@ -118,7 +118,7 @@ def test_gather_still_counts_from_the_end(tmp_path):
 
 
 def test_intermediate_results_are_small_too(tmp_path):
-    """Tiling 2^31 times along one axis and never along the other makes nothing, but not before it made gigabytes."""
+    """Tiling 2^31 times along one axis and 0 times along the other gives nothing, but used to take gigabytes."""
     weights = [const("v", np.ones((1, 1), np.int64)), const("r", np.array([2**31, 0]))]
     outcome(save(tmp_path, aside([node("Tile", "v r", "t")], weights)))
     weights = [const("v", np.arange(100_000)), const("k", np.int64(0))]
@@ -138,7 +138,7 @@ FED = {
 
 @pytest.mark.parametrize("op", FED)
 def test_operators_fed_with_extreme_values(tmp_path, op):
-    """Every operand in turn is each extreme; one line or a result, never an exception of Python's."""
+    """Each operand in turn takes each extreme value; the result or one line, never a Python exception."""
     for at in range(FED[op]):
         for value in VALUES:
             for dtype in (np.int64, np.float64):
@@ -161,7 +161,7 @@ def test_operators_fed_with_extreme_values(tmp_path, op):
 
 
 def endless(depth, layers=False):
-    """Loops in each other that seem endless: no count, and a condition that never folds to false."""
+    """Nested loops that seem endless: no count, and a condition that never folds to false."""
     inner = [node("Identity", "v", "u")] if not layers else [node("MatMul", "v w", "u")]
     for i in range(depth):
         body = loop_body(inner, "v", "u")
@@ -192,7 +192,7 @@ def test_many_loops(tmp_path, skip):
 
 
 def test_a_few_endless_loops_are_passed_over(tmp_path):
-    """Trials take what is left by halves: a handful of them does no harm."""
+    """A trial gets half of the remaining budget, so that a few endless loops do no harm."""
     loops = []
     for i in range(8):
         top = endless(2)
@@ -202,7 +202,7 @@ def test_a_few_endless_loops_are_passed_over(tmp_path):
 
 
 def test_loops_around_nothing(tmp_path):
-    """An iteration of an empty body is work too."""
+    """An iteration of an empty body counts as work too."""
     inner = helper.make_graph([], "b", [info("j", (), INT64), info("d", (), BOOL)], [info("d", None), info("j", None)])
     many = const("n", np.int64(10_000))
     body = loop_body([node("Loop", ["n", ""], [f"s{k}"], body=inner) for k in range(8)], "v", "v")
@@ -210,7 +210,7 @@ def test_loops_around_nothing(tmp_path):
 
 
 def test_abandoned_trials_after_many_layers(tmp_path):
-    """What a trial drops is the trial's: the names of 16,000 layers are not copied for each of 16,000 loops."""
+    """Dropping a trial costs only its own layers: 16,000 names are not copied for each of 16,000 loops."""
     layers = [node("MatMul", "x w", f"y{i}") for i in range(16_000)]
     loops = [node("Loop", ["", "yes", "x"], f"u{i}", body=loop_body([node("Not", "go_in", "stop")], "v", "v", "stop"))
              for i in range(16_000)]  # fmt: skip
@@ -220,7 +220,7 @@ def test_abandoned_trials_after_many_layers(tmp_path):
 
 
 def test_defaults_of_functions_are_decoded_once(tmp_path):
-    """A function whose default attribute holds a graph, called many times."""
+    """A function whose default attributes hold a graph and a long list, called many times."""
     branch = graph_of([node("Relu", "x", f"r{i}") for i in range(1)], [], ["r0"])
     big = helper.make_attribute("table", list(range(50_000)))
     function = helper.make_function(
@@ -239,7 +239,7 @@ def test_attributes_that_every_iteration_reads(tmp_path):
 
 
 def test_long_names_in_many_layers(tmp_path):
-    """A branch with a name of a megabyte: its layers are not named after it a thousand times over."""
+    """A branch with a name of a megabyte, which its layers do not repeat thousands of times."""
     inside = graph_of([node("MatMul", "x w", f"z{i}", f"l{i}") for i in range(5000)], [], ["z0"])
     other = graph_of([node("Identity", "x", "z")], [], ["z"])
     top = node("If", "yes", "u", "n" * 1_000_000, then_branch=inside, else_branch=other)
@@ -413,7 +413,7 @@ def test_devices_pipes_and_holes(tmp_path):
 
 
 def test_a_hole_as_weight_stays_on_the_disk(tmp_path):
-    """A gigabyte of packed zeros would be eight gigabytes of numbers."""
+    """A gigabyte of packed zeros would become eight gigabytes of numbers."""
     for number in (4, 5, 7, 9, 10):
         size = 10**9
         tensor = b"\x08\x04\x08\x05\x10\x07\x42\x01v" + field(number, size)
@@ -431,7 +431,7 @@ def linear():
 
 @pytest.mark.slow
 def test_millions_of_empty_messages(tmp_path):
-    """Two bytes of the file are a hundred of memory: nodes, attributes, inputs, sizes."""
+    """Two bytes in the file become a hundred in memory: nodes, attributes, inputs, sizes."""
     millions = 4_500_000
     refused(save(tmp_path, field(7, 2 * millions) + b"\x0a\x00" * millions), "200,000 nodes")
     attributes = b"\x2a\x00" * millions
@@ -482,7 +482,7 @@ def test_documentation_does_not_matter(tmp_path):
 
 
 def test_files_written_in_other_ways(tmp_path):
-    """Fields in another order, the graph in two parts, a tensor's type after its values: as protobuf merges them."""
+    """Fields in another order, the graph in two parts, a tensor's type after its values: all merged as in protobuf."""
     whole = model(
         [node("Reshape", "x s", "r"), node("MatMul", "r w", "y")], [info("x", (2, 6))], ["y"], [W]
     ).SerializeToString()

@@ -1,4 +1,4 @@
-"""The importer's shape rules against the operator test suite of the onnx package: every case states what comes out."""
+"""The importer's shape rules compared with the results in the operator test suite of the onnx package."""
 
 import warnings
 
@@ -11,19 +11,19 @@ from mohamjax.workload.plan import static_shape
 from mohamjax.workload.tensor import INT64, Tensor
 from mohamjax.workload.walk import Walk
 
-pytestmark = pytest.mark.slow  # the suite makes its own cases: about ten seconds
+pytestmark = pytest.mark.slow  # the suite generates its cases: about ten seconds
 
-# Sizes that depend on data, results that no rule follows (strings, optimisers, images, trees).
+# Sizes depend on data, or no rule gives the result (strings, optimisers, images, trees).
 UNKNOWN = {
     "Adagrad", "Adam", "ArrayFeatureExtractor", "ImageDecoder", "LabelEncoder", "Momentum", "NonMaxSuppression",
     "StringNormalizer", "StringSplit", "TfIdfVectorizer", "TreeEnsemble", "Unique",
 }  # fmt: skip
-REFUSED = {"CausalConvWithState", "LinearAttention", "SwiGLU"}  # operator sets beyond 23
+REFUSED = {"CausalConvWithState", "LinearAttention", "SwiGLU"}  # not in operator sets up to 23
 REFUSED_CASES = {"test_convtranspose_3d"}
 
 
 def given(info, value):
-    """A graph input as the importer would know it, with its values where they are few."""
+    """A graph input as the importer would see it, with its values if there are few."""
     _, dtype, _ = static_shape(info, {})
     if value is None or isinstance(value, list):
         members = [Tensor(np.asarray(v).shape, dtype, producers=frozenset()) for v in value or ()]
@@ -48,7 +48,7 @@ def cases():
 
 
 def shape_of(value):
-    """Shape of an expected result; None for what is no plain array (sequences, packed narrow types)."""
+    """Shape of an expected result; None for other than plain arrays (sequences, packed narrow types)."""
     if not isinstance(value, (np.ndarray, np.generic)):
         return None
     return np.asarray(value).shape
@@ -61,7 +61,7 @@ def test_shapes_and_folded_values(cases):
         operators = {n.op_type for n in case.model.graph.node}
         inputs, expected = case.data_sets[0]
         if not all(isinstance(v, (np.ndarray, np.generic, list)) or v is None for v in inputs):
-            continue  # packed four-bit and eight-bit floats come as protobuf, not as arrays
+            continue  # packed four-bit and eight-bit floats are protobuf messages, not arrays
         try:
             made = outputs(case.model, inputs)
         except InputError as error:

@@ -1,6 +1,6 @@
-"""Grouped-query attention and other products that share an operand: keys and values are read once, however they come.
+"""Grouped-query attention and other products that share an operand: keys and values are read once in every form.
 
-The oracle of the graphs is the reference evaluator of the onnx package: it computes the repeated keys of random values,
+Graphs are checked with the reference evaluator of the onnx package: it computes the repeated keys of random values,
 and the number of distinct matrices among them is the number of groups.
 """
 
@@ -30,7 +30,7 @@ def ints(name, *values):
 # ------------------------------------------------------------------------------- graphs that repeat keys and values
 
 REPEATS = {}
-"""Name -> what makes `{x}r` [batch, heads, length, size] of `{x}` [batch, kv_heads, length, size]: nodes, constants."""
+"""Name -> function that makes `{x}r` [batch, heads, length, size] from `{x}` [batch, kv_heads, length, size]."""
 
 
 def repeat(function):
@@ -50,7 +50,7 @@ def expand(x, b, h, kv, n, d):
 
 @repeat
 def expand_before_the_heads_are_axes(x, b, h, kv, n, d):
-    """Length before heads, and the repeated heads as one axis of channels for a while."""
+    """Length comes before heads, and the repeated heads are one axis of channels for a while."""
     nodes = [
         node("Transpose", f"{x}", f"{x}t", perm=[0, 2, 1, 3]),
         node("Unsqueeze", f"{x}t {x}_three", f"{x}u"),
@@ -65,7 +65,7 @@ def expand_before_the_heads_are_axes(x, b, h, kv, n, d):
 
 @repeat
 def expand_of_a_known_shape(x, b, h, kv, n, d):
-    """The shape of the expansion comes from Shape, Gather and Concat."""
+    """The shape of the expansion is computed by Shape, Slice and Concat."""
     nodes = [
         node("Shape", f"{x}", f"{x}_shape"),
         node("Slice", f"{x}_shape {x}_0 {x}_2", f"{x}_front"),
@@ -102,7 +102,7 @@ def concat(x, b, h, kv, n, d):
 
 @repeat
 def stack(x, b, h, kv, n, d):
-    """`torch.stack([x, x, ...], 2)`: every part has an Unsqueeze of its own."""
+    """`torch.stack([x, x, ...], 2)`: every part has its own Unsqueeze."""
     parts = [f"{x}{i}" for i in range(h // kv)]
     nodes = [node("Unsqueeze", f"{x} {x}_two", part) for part in parts]
     nodes += [node("Concat", parts, [f"{x}c"], axis=2), node("Reshape", f"{x}c {x}_full", f"{x}r")]
@@ -160,7 +160,7 @@ def gather_to_two_axes(x, b, h, kv, n, d):
 
 @repeat
 def twice(x, b, h, kv, n, d):
-    """All heads once more, of which a slice leaves those that are needed."""
+    """All heads are repeated too often, and a slice keeps the required ones."""
     nodes = [
         node("Concat", [f"{x}"] * (h // kv), [f"{x}c"], axis=1),
         node("Tile", f"{x}c {x}_times", f"{x}t"),
@@ -172,7 +172,7 @@ def twice(x, b, h, kv, n, d):
 
 @repeat
 def entry_by_entry(x, b, h, kv, n, d):
-    """What follows the repetition changes all heads alike: casts, scales, masks, rotations of halves."""
+    """Operators after the repetition change all heads alike: casts, scales, masks, rotations of halves."""
     nodes, constants = expand(x, b, h, kv, n, d)
     nodes[-1] = node("Reshape", f"{x}e {x}_full", f"{x}1")
     nodes += [
@@ -217,7 +217,7 @@ def attention(form, b, h, kv, q, n, d):
 
 
 def check(network, b=BATCH, h=HEADS, kv=KV_HEADS, q=QUERIES, n=KEYS, d=SIZE):
-    """The two products of an attention: what is read, what is computed, how often."""
+    """Checks the two products of an attention: words read, words computed, and multiply-accumulates."""
     scores, context = network.layers[-2:]
     rows = q * h // kv
     assert scores.shape.bounds[:4] == (b * kv, rows, n, d)
@@ -242,12 +242,12 @@ def test_repeated_keys_and_values_are_read_once(tmp_path, form):
 
 
 def distinct(array):
-    """How many different matrices there are along all axes but the last two."""
+    """Number of different matrices along all axes but the last two."""
     return len(np.unique(array.reshape(-1, array.shape[-2] * array.shape[-1]), axis=0))
 
 
 def values(proto, seed=0):
-    """Every output by name, from random inputs."""
+    """All outputs by name, computed from random inputs."""
     rng = np.random.default_rng(seed)
     given = {x.name: tuple(d.dim_value for d in x.type.tensor_type.shape.dim) for x in proto.graph.input}
     given = {name: rng.normal(size=shape).astype(np.float32) for name, shape in given.items()}
@@ -268,7 +268,7 @@ SIZES = {
 @settings(max_examples=80, deadline=None)
 @given(form=st.sampled_from(list(REPEATS)), **SIZES)
 def test_groups_are_the_distinct_keys(tmp_path_factory, form, b, kv, group, q, n, half):
-    d = 2 * half + 4  # wide enough that two heads of random keys stay different when they are quantised
+    d = 2 * half + 4  # large enough that two heads of random keys still differ when they are quantised
     proto = attention(form, b, kv * group, kv, q, n, d)
     network = read_network(save(tmp_path_factory.mktemp("g"), proto))
     check(network, b, kv * group, kv, q, n, d)
@@ -357,7 +357,7 @@ def test_broadcast_products_of_any_size(tmp_path_factory, form, b, kv, group, q,
 
 
 def test_keys_first_are_read_once_too(tmp_path):
-    """Scores written as keys by queries: the shared operand is the first one, the queries of a group are columns."""
+    """Scores are written as keys by queries: the first operand is shared, and the queries of a group are columns."""
     nodes = [node("Transpose", "q", "t", perm=[0, 1, 2, 4, 3]), node("MatMul", "k t", "y")]
     network = read_network(save(tmp_path, products(nodes, {"q": (1, 2, 4, 9, 64), "k": (1, 2, 1, 513, 64)})))
     assert brief(network) == [("bmm", {"G": 2, "N": 513, "K": 36, "C": 64})]
@@ -366,7 +366,7 @@ def test_keys_first_are_read_once_too(tmp_path):
 
 @pytest.mark.parametrize("how", ["broadcast", "Expand", "vector of batches"])
 def test_one_operand_for_all_batch_entries(tmp_path, how):
-    """Rows of all batch entries meet one operand: they are rows of one product per head."""
+    """Rows of all batch entries share one operand: they are rows of one product per head."""
     k = {"broadcast": (1, 4, 5, 7), "Expand": (1, 4, 5, 7), "vector of batches": (4, 5, 7)}[how]
     nodes = [node("Expand", "k wide", "e")] if how == "Expand" else []
     nodes += [node("MatMul", f"q {'e' if how == 'Expand' else 'k'}", "y")]
@@ -384,7 +384,7 @@ def flat(b, n, heads, d):
 
 
 def fused(op, b, h, kv, q, n, d):
-    """A fused operator over keys and values of few heads; ones that know no groups get them repeated."""
+    """A fused operator over keys and values of few heads, which are repeated for operators without groups."""
     contrib = {"domain": "com.microsoft", "num_heads": h}
     if op == "GroupQueryAttention":  # as many keys as queries, unless a cache or an input says otherwise
         nodes = [node(op, ["q", "k", "v", "", "", "", "n"], ["y"], kv_num_heads=kv, **contrib)]
@@ -453,7 +453,7 @@ def test_multi_query_attention_has_one_group(tmp_path):
 
 
 def test_a_cache_of_every_head_is_read_head_by_head(tmp_path):
-    """Repeated keys behind a cache that holds other values for every head: nothing is shared."""
+    """Repeated keys are appended to a cache with different values for every head: nothing is shared."""
     nodes = [node("Tile", f"{x} times", f"{x}r") for x in "kv"]
     nodes += [node("Attention", ["q", "kr", "vr", "", "pk", "pv"], ["y"])]
     shapes = {"q": (1, 8, 1, 4), "k": (1, 2, 1, 4), "v": (1, 2, 1, 4), "pk": (1, 8, 6, 4), "pv": (1, 8, 6, 4)}
@@ -468,7 +468,7 @@ def test_a_cache_of_every_head_is_read_head_by_head(tmp_path):
 
 
 def test_a_cache_in_another_order_shares_what_both_share(tmp_path):
-    """New keys repeat each head four times, cached ones both in turn: only pairs of heads meet the same of both."""
+    """New keys repeat each head four times, cached keys alternate: only pairs of heads share both."""
     nodes = [node("Gather", f"{x} each", f"{x}r", axis=1) for x in "kv"]
     nodes += [node("Gather", f"p{x} turn", f"p{x}r", axis=1) for x in "kv"]
     nodes += [node("Attention", ["q", "kr", "vr", "", "pkr", "pvr"], ["y"])]
@@ -491,7 +491,7 @@ def test_a_bias_inside_multi_head_attention_differs_from_head_to_head(tmp_path):
 
 
 def keys_through(nodes, constants, inputs=()):
-    """The product of queries of 8 heads with keys that some nodes make of two heads, `k` -> `kr` [1, 8, 5, 6]."""
+    """The product of queries of 8 heads with keys that `nodes` make from two heads, `k` -> `kr` [1, 8, 5, 6]."""
     inputs = [info("q", (1, 8, 3, 6)), info("k", (1, 2, 5, 6)), *inputs]
     tail = [node("Transpose", "kr", "kt", perm=[0, 1, 3, 2]), node("MatMul", "q kt", "y", "scores")]
     return model([*nodes, *tail], inputs, ["y"], constants)
@@ -560,16 +560,16 @@ def test_what_is_no_plain_repetition_is_counted_head_by_head(tmp_path, case):
 
 
 def test_a_layer_that_computes_the_same_heads_again_writes_them_again(tmp_path):
-    """Keys that a product makes of repeated activations: every copy is computed, so every copy is read."""
+    """Keys that a product computes from repeated activations: every copy is computed, so every copy is read."""
     nodes = [node("Tile", "k times", "t"), node("MatMul", "t w", "kr")]
     network = read_network(save(tmp_path, keys_through(nodes, [ints("times", 1, 4, 1, 1), weight("w", (6, 6))])))
     assert brief(network)[-1] == EVERY_HEAD
 
 
 def test_heads_that_repeat_in_part_share_in_part(tmp_path):
-    """Two of four heads are pairs: [0, 0, 1, 1, 0, 0, 2, 2] has pairs throughout, and no longer order."""
+    """[0, 0, 1, 1, 0, 0, 2, 2] consists of pairs, but has no longer regular order."""
     nodes = [node("Concat", "k k", "c", axis=1), node("Gather", "c at", "kr", axis=1)]
-    at = ints("at", 0, 0, 1, 1, 0, 0, 3, 3)  # head 3 is head 1 again: [0, 0, 1, 1] twice
+    at = ints("at", 0, 0, 1, 1, 0, 0, 3, 3)  # head 3 equals head 1: [0, 0, 1, 1] twice
     assert brief(read_network(save(tmp_path, keys_through(nodes, [at])))) == [
         ("bmm", {"G": 2, "N": 12, "K": 5, "C": 6})
     ]
@@ -580,7 +580,7 @@ def test_heads_that_repeat_in_part_share_in_part(tmp_path):
 
 @pytest.mark.parametrize(("orders", "want"), [(250, ("bmm", {"G": 2, "N": 12, "K": 5, "C": 6})), (260, EVERY_HEAD)])
 def test_the_search_for_regular_orders_ends(tmp_path, orders, want):
-    """Thousands of places in each of hundreds of irregular orders: beyond about a million, heads count one by one."""
+    """Hundreds of irregular orders of thousands of places: beyond about a million places, heads are not grouped."""
     nodes = [node("Gather", "z irregular", f"z{i}", axis=0) for i in range(orders)]
     nodes += [node("Gather", "k at", "kr", axis=1)]
     irregular = const("irregular", np.random.default_rng(0).integers(0, 9, 4096))
@@ -589,7 +589,7 @@ def test_the_search_for_regular_orders_ends(tmp_path, orders, want):
 
 
 def test_members_of_a_sequence_that_are_alike_are_not_the_same(tmp_path):
-    """Parts of one size are told apart by nothing but their place: two heads stay two, each four times."""
+    """Parts of one size differ only by their place: two heads stay two, each of them four times."""
     nodes = [
         node("SplitToSequence", "k one", "s", axis=1),
         node("ConcatFromSequence", "s", "c", axis=1),
@@ -600,7 +600,7 @@ def test_members_of_a_sequence_that_are_alike_are_not_the_same(tmp_path):
 
 
 def test_members_of_two_sequences_are_not_the_same(tmp_path):
-    """A head beside the next one, out of a sequence of heads and the same sequence without its first."""
+    """Each head is joined with the next one, from two sequences that lack the last and the first head."""
     body = helper.make_graph(
         [node("Concat", "a b", "both", axis=0), node("MatMul", "queries both", "out")],
         "body",
@@ -620,7 +620,7 @@ def test_members_of_two_sequences_are_not_the_same(tmp_path):
 
 
 def test_steps_of_a_scan_see_different_slices(tmp_path):
-    """Each step meets the keys of the step before and its own: they are alike in shape, and not the same."""
+    """Each step joins the previous keys and its own: they have equal shapes but are not the same."""
     body = helper.make_graph(
         [
             node("Unsqueeze", "before zero", "a"),
@@ -655,7 +655,7 @@ def test_repetition_passes_through_a_function(tmp_path):
 
 @st.composite
 def movements(draw):
-    """A graph of random operators that move, repeat and combine the entries of one input, and its outputs' names."""
+    """A graph of random operators that move, repeat and combine the entries of one input; the shapes of its tensors."""
     shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=3)))
     made, nodes, constants = [("x", shape)], [], []
 
@@ -730,7 +730,7 @@ def movements(draw):
 @settings(max_examples=300, deadline=None)
 @given(movements())
 def test_what_is_said_to_repeat_does_repeat(drawn):
-    """Against the values that the reference evaluator computes from inputs that all differ."""
+    """Compared with values that the reference evaluator computes from an input of distinct entries."""
     proto, shapes = drawn
     if not proto.graph.output:
         return
@@ -750,7 +750,7 @@ def test_what_is_said_to_repeat_does_repeat(drawn):
 
 @given(st.lists(st.tuples(st.integers(2, 4), st.booleans()), min_size=1, max_size=4))
 def test_every_regular_order_is_found(factors):
-    """As many equal places are found as the order has; they may be written as other factors."""
+    """As many equal places are found as the order has, possibly as other factors."""
     places = first_places(tuple(factors))
     found = of_places(places)
     assert math.prod(size for size, _ in found) == places.size

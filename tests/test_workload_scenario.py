@@ -1,4 +1,4 @@
-"""Scenarios: YAML lists of networks, several ONNX files, and what can be wrong with them."""
+"""Scenarios: YAML lists of networks, several ONNX files, and invalid ones."""
 
 import errno
 import itertools
@@ -37,7 +37,7 @@ def write(folder, text):
     return path
 
 
-# Each line stands for ten times the one before: 10^8 entries in all. The same with keys that are merged.
+# Each line repeats the previous one ten times: 10^8 entries in all. MERGES does the same with merged keys.
 BOMB = "a: &a [x]\n" + "".join(f"{k}: &{k} [{', '.join(['*' + j] * 10)}]\n" for j, k in itertools.pairwise("abcdefghi"))
 MERGES = "a: &a {x: 1}\n" + "".join(
     f"{k}: &{k} {{<<: [{', '.join(['*' + j] * 10)}]}}\n" for j, k in itertools.pairwise("abcdefghi")
@@ -154,7 +154,7 @@ def test_mistakes_name_file_key_and_remedy(nets, text, words):
 
 
 def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
-    """A folder that may not be looked into, a name too long for a file, a full disk: none is our error."""
+    """Denied folders, names too long for a file and full disks give one line each and are no error of ours."""
     (nets / "locked").mkdir()
     real, denied = os.stat, PermissionError(errno.EACCES, "Permission denied")
 
@@ -231,7 +231,7 @@ def test_yaml_that_is_no_text(tmp_path):
 
 
 def test_a_scenario_with_rates_has_the_networks_of_the_other():
-    """Every rate is of XRBench, and a deadline of one period."""
+    """Every rate is from XRBench, and the deadline is one period."""
     plain, rated = load_scenario("ar-vr"), load_scenario("ar-vr-rates")
     assert [n.layers for n in rated.networks] == [n.layers for n in plain.networks]
     assert [n.frames_per_second for n in rated.networks] == [10, 30, 10]
@@ -242,7 +242,7 @@ def test_a_scenario_with_rates_has_the_networks_of_the_other():
 
 
 def test_unet_stands_where_the_table_or_the_release_has_it():
-    """UNet moves from D, as Table 3 prints it, to C, as the release has it: nothing else changes."""
+    """UNet moves from D, where Table 3 prints it, to C, where the release has it; nothing else changes."""
     printed = [load_scenario(name) for name in ("ar-vr", "data-center")]
     released = [load_scenario(name) for name in ("ar-vr-unet", "data-center-released")]
     (unet,) = (network for network in printed[1].networks if network.name == "unet_572")
@@ -250,12 +250,12 @@ def test_unet_stands_where_the_table_or_the_release_has_it():
     assert (unet, *released[1].networks) == printed[1].networks
     assert sum(scenario.macs for scenario in released) == sum(scenario.macs for scenario in printed)
     assert [scenario.macs for scenario in released] == [188686775744, 157645533056]
-    # The release reads D at 157.39 GMAC: it leaves out first layers of its networks.
+    # The release states 157.39 GMAC for D: it leaves out the first layers of its networks.
     assert released[1].macs / 1e9 == pytest.approx(157.39, rel=2e-3)
 
 
 def rebatched(path, batch, folder):
-    """The file with its first axes, and the shapes that it states, for `batch` samples instead of one."""
+    """The file with `batch` samples instead of one in the first axes of its inputs and in the shapes that it states."""
     proto = onnx.load(path, load_external_data=False)
     for given in proto.graph.input:
         given.type.tensor_type.shape.dim[0].dim_value = batch
@@ -279,10 +279,10 @@ def rebatched(path, batch, folder):
 
 @pytest.mark.parametrize("name", packaged_names())
 def test_the_batch_of_a_packaged_network_is_that_of_a_graph_of_so_many_samples(tmp_path, name):
-    """Each graph is for one sample; what `batch` makes of it is what the same graph says, exported for four."""
+    """Each graph is for one sample; `batch` gives the same as the graph exported for four samples."""
     (network,) = load_scenario(name, batch=4, warn=pytest.fail).networks
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)  # a file of that name wins
+        patch.chdir(tmp_path)  # a file of that name takes precedence
         other = rebatched(pathlib.Path(network.source), 4, tmp_path)
         (exported,) = load_scenario(other.rename(name), warn=pytest.fail).networks
     assert exported.source == name and network.source != name

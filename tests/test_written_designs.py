@@ -1,4 +1,4 @@
-"""`designs.json` as we write it is decoded into its forms at once, and says the same as read step by step."""
+"""`designs.json` as we write it is decoded directly into its forms, with the same result as when read step by step."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ TECHNOLOGY = load_technology()
 
 @pytest.fixture(scope="module")
 def document():
-    """What a search writes: two designs, of which the second one has its own nests."""
+    """What a search writes: two designs, the second with its own nests."""
     written = fuzz_documents.written()
     nests = copy.deepcopy(written["mappings"])
     for nest in nests:
@@ -45,7 +45,7 @@ def read(tmp_path, text):
 
 
 def changed(document, path, value):
-    """A copy with another value at a place, or a new one."""
+    """A copy with a new or changed value at a path."""
     out = copy.deepcopy(document)
     entry = out
     for step in path[:-1]:
@@ -73,7 +73,7 @@ def same(one, other):
 
 
 def _nests_of_designs(file):
-    """The loop nest of every layer of every design, whatever their places in the sets."""
+    """The loop nest of every layer of every design, independent of its number in the file."""
     designs = file.designs.design
     kind = np.take_along_axis(designs.template, designs.assignment, axis=1)
     at = np.asarray(file.application.unique_of_layer), kind, designs.mapping
@@ -126,7 +126,7 @@ def test_a_misspelt_key_of_a_chiplet_breaks_its_design_alone(tmp_path, document)
 
 
 def test_a_loop_nest_says_ranges_as_timeloop_does():
-    """A loop over 112 read `0..111`, of which nobody knows whether it means 111 or 112 steps."""
+    """A range was once printed as `0..111`, which could mean 111 or 112 steps."""
     levels = [
         {"name": "RF", "keep": [1, 0, 1], "temporal": {"factors": {"K": 4}, "perm": "K"}, "spatial": {}},
         {
@@ -207,7 +207,7 @@ def test_a_broken_nest_is_the_reason_of_every_design_that_names_it(tmp_path, doc
     ("tiles", "wrong"), [((1, 2), None), ((None, 0), None), ((1, None), None), ((2, 1), 1), ((1, 1), 1), ((0, 0), 1)]
 )
 def test_tiles_that_contradict_the_order_of_the_list_are_refused(tmp_path, document, tiles, wrong):
-    """The list says where a chiplet stands: tiles in another order would be passed over in silence."""
+    """The position in the list gives the tile of a chiplet: contradicting tiles would otherwise be ignored."""
     row = next(i for i, design in enumerate(document["designs"]) if len(design["chiplets"]) > 1)
     shown = copy.deepcopy(document)
     chips = shown["designs"][row]["chiplets"]
@@ -273,7 +273,7 @@ class Outer(Form):
     [
         ('{"inner":[]}', 1),
         ('{"inner":[{"a":1,"loops":{}}],"name":"x"}', 4),
-        ('{"inner":[{"a":1,"loops":{"K":2}},{"a":1,"loops":{"K":1}}]}', 6),  # of the last one nobody can be sure
+        ('{"inner":[{"a":1,"loops":{"K":2}},{"a":1,"loops":{"K":1}}]}', 6),  # a 1 may be a default
     ],
 )
 def test_keys_that_a_text_must_have_had_are_counted(text, keys):
@@ -289,7 +289,7 @@ def test_what_is_written_lacks_no_key_and_has_no_other():
 
 
 def test_many_nests_at_once_are_those_one_by_one():
-    """Also beside some that are none, and with what files leave out."""
+    """Also if some of them are invalid, and with keys that files may omit."""
     template = load_templates(["simba"])[0]
     keep = [level.keep for level in template.levels]
     rng = np.random.default_rng(0)

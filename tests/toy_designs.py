@@ -1,4 +1,4 @@
-"""Three designs of two small networks, evaluated for real, as tests of figures, reports and traces show them."""
+"""Three evaluated designs of two small networks for the tests of figures, reports and traces."""
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,9 @@ from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 
 def toy_designs(technology=None):
-    """Three designs of two small networks, evaluated for real: spread, on one chiplet, and in between.
+    """Three evaluated designs of two small networks: spread out, on one chiplet, and in between.
 
-    In the packaged technology, or in another one.
+    Uses the packaged technology if none is given.
     """
     conv = WorkloadShape(K=16, C=8, P=14, Q=14, R=3, S=3)
     dense = WorkloadShape(N=4, K=512, C=256)
@@ -28,7 +28,7 @@ def toy_designs(technology=None):
     application = ApplicationModel("toy", (network("a", [conv, dense]), network("b", [dense, dense, conv])))
     templates = load_templates(["simba", "shidiannao"])
     technology = load_technology() if technology is None else technology
-    levels = max(len(t.levels) for t in load_templates())  # those of a search, whose programs evaluate them
+    levels = max(len(t.levels) for t in load_templates())  # as in searches, whose programs evaluate them
     arrays = template_arrays(templates, technology, levels)
     size = 3
     sets = []
@@ -47,7 +47,7 @@ def toy_designs(technology=None):
     assignment = np.asarray([[0, 1, 3, 0, 1], [0, 0, 0, 0, 0], [1, 1, 2, 2, 2]], np.int32)
     unique = np.asarray(application.unique_of_layer)
     kind = np.take_along_axis(template, assignment, axis=1)
-    # Slow interfaces, so that the spread design stalls.
+    # Interfaces are slow, so that the spread design stalls.
     package = PackageParameters(max_tiles=tiles, interface_bandwidth=0.25, router_area=2e4)
 
     def evaluate(mapping):

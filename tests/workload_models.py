@@ -18,7 +18,7 @@ def info(name, shape, dtype=FLOAT):
 
 
 def weight(name, shape, dtype=FLOAT):
-    """A stripped initialiser: its dimensions, no data."""
+    """An initialiser without data: only its dimensions."""
     tensor = TensorProto()
     tensor.name, tensor.data_type = name, dtype
     tensor.dims.extend(shape)
@@ -40,7 +40,7 @@ def node(op, inputs, outputs, name=None, **attributes):
 
 
 def model(nodes, inputs, outputs, weights=(), *, opset=17, ir=8, functions=(), domains=(), value_info=()):
-    """A model; inputs and outputs are `ValueInfoProto` or, for outputs, mere names."""
+    """A model; inputs and outputs are `ValueInfoProto`, or just names for outputs."""
     outputs = [info(o, None) if isinstance(o, str) else o for o in outputs]
     graph = helper.make_graph(list(nodes), "g", list(inputs), outputs, list(weights), value_info=list(value_info))
     imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
