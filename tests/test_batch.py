@@ -123,7 +123,7 @@ def lines(path, document, key="designs"):
     """Writes a document as JSON lines: what all entries share, the loop nests in two parts, then each entry."""
     head = {name: value for name, value in document.items() if name != key}
     nests = head.get("mappings", [])
-    rows = [head | {"mappings": nests[:2]} | {} if nests else head, *([{"mappings": nests[2:]}] if nests else [])]
+    rows = [head | {"mappings": nests[:2]} if nests else head, *([{"mappings": nests[2:]}] if nests else [])]
     path.write_text("".join(map(dump_json, [*rows, *document[key]])))
     return path
 

@@ -48,7 +48,7 @@ def test_networks_written_as_shapes_are_theirs():
     assert (len(vgg.layers), len(vgg.unique_layers), vgg.macs) == (16, 12, 15_470_264_320)
     # 5.92 M + 9,408 + ... : 20.0 M parameters, of which 1.9 M are the classifier's.
     weights = sum(np.prod([getattr(x.shape, d) for d in "KCRS"]) for x in dense.layers)
-    assert len(dense.layers) == 201 - 0 and weights == pytest.approx(19.8e6, rel=0.02)
+    assert len(dense.layers) == 201 and weights == pytest.approx(19.8e6, rel=0.02)
 
 
 def test_layers_of_ten_networks_are_chosen_by_work():
