@@ -151,7 +151,7 @@ def read_designs(
     broken = {name: reason for name, reason in zip(file.names, file.reasons, strict=True) if reason}
     if file.mappings is None or not len(file.designs):
         reason = next(iter(broken.values()), "the list is empty")
-        raise InputError(f"holds no design that reads well: {reason}", file=path, remedy="mend one")
+        raise InputError(f"holds no readable design: {reason}", file=path, remedy="mend a design")
     problem = DesignProblem(file.application, file.templates, file.package, file.technology)
     levels = file.mappings.temporal.shape[-2]
     arrays = problem.template_arrays(levels, dtype)
@@ -583,7 +583,7 @@ def search(
         base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
     chosen = changed(base, settings)
     if progress and listener is not None:
-        raise InputError("goes with no listener", argument="progress", remedy="give one of the two")
+        raise InputError("does not go with a listener", argument="progress", remedy="give one of the two")
     read = functools.partial(design_files.read_designs, technology=problem.technology)
     lines = ProgressLines()
     result = Search(

@@ -166,7 +166,7 @@ def found(path: str | os.PathLike[str], *, folder: bool | None = None) -> bool:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             return False
         raise InputError(
-            f"cannot be looked at ({error.strerror})", file=path, remedy="check the permissions of its folders"
+            f"cannot be accessed ({error.strerror})", file=path, remedy="check the permissions of its folders"
         ) from None
     return folder is None or (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode))
 
@@ -220,7 +220,7 @@ def _check_regular(status: os.stat_result, path: object, kind: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise InputError("is a folder, not a file", file=path, remedy=f"name the {kind} in it")
     if not stat.S_ISREG(status.st_mode):
-        raise InputError("is no regular file", file=path, remedy=f"save what it gives to a file first ({kind})")
+        raise InputError("is no regular file", file=path, remedy=f"save its content to a file first ({kind})")
 
 
 def read_text(path: str | os.PathLike[str], kind: str, most: int = MAX_TEXT) -> str:

@@ -91,7 +91,7 @@ def _targeted(files: ResultFiles, target: str | None) -> dict[str, int]:
     if target is None:
         return {}
     if files.kind != "search":
-        raise InputError("are no results of a search", file=files.folder, item="target", remedy="leave the target out")
+        raise InputError("is for results of a search", file=files.folder, item="target", remedy="leave the target out")
     decision = decide(files.front, target)
     if not decision.kept:
         return {f"nearest to {target}": decision.nearest}

@@ -778,14 +778,14 @@ def test_a_search_tells_how_far_it_is(problem, tables, result, capsys, monkeypat
     same(result, mj.search(problem, tables, budget="tiny", seed=0, progress=True, **TINY))
     said = capsys.readouterr()
     assert not said.out
-    line = "2 layers below 200% of the MACs of the chiplet in every design: net/stem, net/head"
+    line = "2 layers with less than 200% of the chiplet's MACs at work in every design: net/stem, net/head"
     assert said.err.splitlines()[-1].startswith(line)
     assert re.search(
         r"^search  generation 4/4  [\d,]+ designs/s  front \d+  hypervolume 0\.\d+  0 s left$", said.err, re.M
     )
     mj.search(problem, tables, budget="tiny", seed=0, **TINY)
     assert not capsys.readouterr().err
-    with pytest.raises(InputError, match=r"progress.*goes with no listener"):
+    with pytest.raises(InputError, match=r"progress.*does not go with a listener"):
         mj.search(problem, tables, progress=True, listener=Silent())
 
 
@@ -812,7 +812,7 @@ def test_resume_is_advised_where_there_is_something_to_resume(tables, result, tm
     demands = Requirements(limits=(latency, np.inf, area, np.inf))
     problem = mj.DesignProblem(toy(), ("simba", "eyeriss"), requirements=demands)
     for checkpoint, advised in ((None, False), (tmp_path / "checkpoint.npz", True)):
-        with pytest.raises(InputError, match=r"no design keeps.*loosen them or search longer") as error:
+        with pytest.raises(InputError, match=r"no design meets.*loosen them or search longer") as error:
             mj.search(problem, tables, budget="tiny", seed=0, checkpoint=checkpoint, **TINY)
         assert ("resume" in str(error.value)) == advised
 
@@ -821,8 +821,8 @@ def test_resume_is_advised_where_there_is_something_to_resume(tables, result, tm
     ("settings", "complaint"),
     [
         ({"poplation": 8}, "'poplation': is not known; did you mean population"),
-        ({"package": None}, "'package': is the problem's to say"),
-        ({"tiles": 4}, "'tiles': is the problem's to say"),
+        ({"package": None}, "'package': is set by the problem"),
+        ({"tiles": 4}, "'tiles': is set by the problem"),
         ({"sa_crossover": 0.1}, "'sa_crossover': is a rate of a search of layers"),
         ({"budget": "huge"}, "unknown budget 'huge'"),
         ({"population": 2.5}, "population is 2.5; use 4 or more, a whole number"),

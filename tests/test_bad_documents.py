@@ -100,7 +100,7 @@ def _of_first_layer(rows):
     ("path", "value", "words"),
     [
         (["schedule"], _of_first_layer, ["is scheduled twice; list every layer once: remove schedule[0] or schedule["]),
-        (["schedule", 0, "chiplet"], 9, ["runs on chiplet 9, which does not exist; the design has "]),
+        (["schedule", 0, "chiplet"], 9, ["runs on chiplet 9, which does not exist; name "]),
         (["schedule", 0, "layer"], 99, ["schedule[0]: there is no layer 99; the ", "layers are numbered from 0"]),
         (["schedule", 0, "layer"], "a/l00", ["schedule[0]: there is no layer 'a/l00'; did you mean 'a/l0'?"]),
         (["schedule", 0, "mapping"], 999, ["mappings[999]: there is no such mapping", "schedule[0]", "has ", "from 0"]),
@@ -137,7 +137,7 @@ def test_a_template_that_is_not_there_is_told_once(tmp_path, capsys):
 def test_schedules_of_jobs_that_are_given_for_designs_are_sent_on(tmp_path, capsys, document):
     assert main(["evaluate", "designs", str(written(tmp_path, document))]) == 2
     told = capsys.readouterr().err
-    assert f"is a {document['format']} file" in told and "`mohamjax evaluate schedules` takes it" in told
+    assert f"is a {document['format']} file" in told and "use `mohamjax evaluate schedules`" in told
 
 
 WHOLE = {

@@ -656,7 +656,7 @@ def test_a_long_look_at_folders_is_told(tmp_path, document, monkeypatch, capsys)
     monkeypatch.setattr("mohamjax.io.find_inputs", slow)
     write(tmp_path / "designs.json", document)
     assert main(["evaluate", "designs", str(tmp_path), "--float32", "--out", str(tmp_path / "out.csv")]) == 0
-    assert capsys.readouterr().err.splitlines()[0] == "looking for files that are evaluated"
+    assert capsys.readouterr().err.splitlines()[0] == "looking for files to evaluate"
 
 
 def test_files_of_one_problem_read_it_once_and_tell_how_far_they_are(tmp_path, document, evaluated, monkeypatch):

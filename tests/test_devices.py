@@ -113,7 +113,7 @@ def test_layers_have_the_same_mappings_from_any_devices(eight):
 def test_what_eight_devices_cannot_share_is_refused(eight):
     islands, many, none = eight["refused"]
     assert islands[0] == many[0] == none[0] == 2
-    assert "--devices: 7 islands cannot be dealt out equally to 8 devices; take 8 islands" in islands[1]
+    assert "--devices: 7 islands cannot be divided equally among 8 devices; take 8 islands" in islands[1]
     assert "--devices 9: there are 8 devices of kind cpu; ask for 8 at most" in many[1]
     assert "'0' is neither a positive integer nor `all`" in none[1]
 
@@ -133,7 +133,7 @@ def test_a_first_process_that_does_not_answer_ends_in_one_line():
         (("--coordinator", "here", "--processes", "2", "--process", "0"), "'here' is no address"),
         (("--coordinator", "here:1234", "--processes", "2"), "--process: is missing"),
         (("--coordinator", "here:1234", "--processes", "2", "--process", "2"), "is 2 of 2 processes"),
-        (("--coordinator", "auto", "--processes", "2"), "the cluster says that"),
+        (("--coordinator", "auto", "--processes", "2"), "is set by the cluster"),
         (("--migration", "5"), "there is one island only"),
     ],
 )

@@ -139,7 +139,7 @@ def test_a_case_worked_out_by_hand():
         "interface 0": pytest.approx(200e-9),
         third_bound: pytest.approx(100e-9),
     }
-    told = f"bound by interface 0 67% of the time (which loses 33% to it), {third_bound} 33% of the time"
+    told = f"bound by interface 0 for 67% of the time (which loses 33% to it), {third_bound} for 33% of the time"
     assert f"a chain of 2 layers, {told}" in text
     assert "the 3 layers that take longest" in text
     interface = next(r for r in said["resources"] if r["name"] == "interface 0")

@@ -110,7 +110,7 @@ def test_pareto_scheduling_of_many_solutions(tmp_path, target):
 
 def test_allocation(tmp_path, target):
     found = read_allocation(EXAMPLES / "allocation.yaml", target)
-    assert found.missing[0] == "how layers are cut (1 of several cores stand whole on the first of them)"
+    assert found.missing[0] == "how layers are cut (1 on several cores are placed whole on the first of these)"
     assert "intra_core_tiling" in found.warning
     plain = tmp_path / "plain.json"
     plain.write_text(json.dumps({"stem": 0, "side": 1, "head": 0}))

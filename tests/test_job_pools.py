@@ -76,7 +76,7 @@ def test_pools_of_a_scenario_of_ones_own(tmp_path, networks):
         with pytest.raises(InputError, match=r"needs recommendation networks, .*draw from vision or language"):
             batch_of_layers(application, sample=40, pool=pool)
     mine.write_text(f"networks:\n- {{file: {networks[0]}, task: language}}\n- {networks[1]}\n")
-    with pytest.raises(InputError, match="network two: no task is said"):
+    with pytest.raises(InputError, match="network two: states no task"):
         batch_of_layers(load_scenario(mine), sample=40, pool="language")
     mine.write_text(f"networks:\n- {{file: {networks[0]}, task: languages}}\n")
     with pytest.raises(InputError, match=r"networks\[0\].task: unknown value 'languages'; did you mean 'language'"):
@@ -104,14 +104,14 @@ def test_drawn_from_the_command_line(tmp_path, capsys):
     ("options", "said"),
     [
         (["--pool", "audio", "--sample", "9"], "--pool: 'audio' is not known; use vision, language"),
-        (["--pool", "vision"], "--pool: jobs are drawn from a pool; say how many"),
+        (["--pool", "vision"], "--pool: needs the number of jobs to draw; add"),
         (["--sample", "9"], "--jobs: is missing"),
         ([], "--jobs: is missing"),
         (["--pool", "vision", "--sample", "9", "--batch", "2"], "--batch: is for networks of --jobs"),
         (["--jobs", "ar-vr", "--pool", "mixed", "--sample", "9"], "needs language networks, and ar-vr has none"),
         (["--jobs", "ar-vr", "--pool", "language", "--sample", "9"], "draw from vision, or add"),
         (["--jobs", "jobs.csv", "--pool", "vision"], "--pool: is for networks"),
-        (["--jobs", "{network}", "--pool", "vision", "--sample", "9"], "network one: no task is said"),
+        (["--jobs", "{network}", "--pool", "vision", "--sample", "9"], "network one: states no task"),
     ],
 )
 def test_pools_that_cannot_be_drawn_from(options, said, networks, capsys):

@@ -227,14 +227,14 @@ def test_what_of_a_preset_does_not_count_is_said(tmp_path, capsys):
     )
     one = ["--method", "HEFT", "--preset", "as-released"]
     assert main(["schedule", "--jobs", str(tmp_path / "table.json"), *one]) == 0
-    told = "preset as-released: the demand as-released and the LB cores LB_os do not count, the job table says both"
+    told = "preset as-released: the demand as-released and the LB cores LB_os do not apply, the job table states both"
     assert told in capsys.readouterr().err
     drawn = ["schedule", "--sample", "4", "--pool", "mixed", "--bandwidth", "4", *one]
     assert main([*drawn, "--platform", str(tmp_path / "own.yaml")]) == 0
     said = capsys.readouterr().err
-    assert "preset as-released: the LB cores LB_os do not count, the platform says its cores itself" in said
+    assert "preset as-released: the LB cores LB_os do not apply, the platform states its own cores" in said
     assert main([*drawn, "--platform", "S2"]) == 0
-    assert "do not count" not in capsys.readouterr().err
+    assert "do not apply" not in capsys.readouterr().err
 
 
 def test_presets_in_python(tmp_path):

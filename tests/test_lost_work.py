@@ -115,7 +115,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_search(networks, done, mon
     assert resumed(networks, done, "--generations", "17", "--checkpoint-every", "0") == 0
     said = capsys.readouterr().err
     assert said.count("warning: cannot be written (No space left on device): ") == 1
-    assert "that of an earlier generation stays, and the search goes on" in said
+    assert "the checkpoint of an earlier generation stays, and the search goes on" in said
     assert len(table(done / "history.csv")) == 18
     assert (done / "checkpoint.npz").read_bytes() == before
 

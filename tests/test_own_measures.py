@@ -108,7 +108,7 @@ def test_a_limit_is_kept_and_said_where_nothing_keeps_it(given):
     after = np.asarray(kept.front.reports.chiplets.area).max(axis=1) * 1e-6
     assert after.max() <= bound * (1 + 1e-9) < before.max()
     assert kept.config["search"]["limits"] == [f"largest<={bound:g}"]
-    with pytest.raises(InputError, match=r"no design keeps the requirements.*limits\.own\.largest"):
+    with pytest.raises(InputError, match=r"no design meets the requirements.*limits\.own\.largest"):
         mj.search(*given, "tiny", limits=mj.Limit("largest", largest, bound * 1e-6), **SIZES)
 
 
@@ -203,7 +203,7 @@ def test_what_does_not_go_together_is_refused(given, tmp_path):
         (("latency", mj.Objective("energy", energy_delay, (1, 2))), "the name is taken"),
         (("latency", mj.Objective("area", energy_delay, (1, 2), unit="mm2")), "the name is taken"),
         (("latency", EDP, mj.Objective("edp", largest, (1, 2), unit="J s")), "names one twice"),
-        (("latency", "own:edp[J s]"), "what computes it is not known here"),
+        (("latency", "own:edp[J s]"), "the function behind it is not known here"),
         ((EDP,), "names 1"),
         (("latency", energy_delay), "give names of measures, or an Objective"),
     ]:

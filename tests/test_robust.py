@@ -120,8 +120,8 @@ def test_the_command_line_refuses_before_it_searches(folder, capsys):
     networks, file = [str(folder / f"{n}.onnx") for n in ("one", "two")], str(folder / "r.yaml")
     for more, words in (
         (["--preset", "layers"], "a search of plans"),
-        (["--seeds"], "--seeds: has nothing to say"),
-        (["--inject", "x.json"], "--inject: has nothing to say"),
+        (["--seeds"], "--seeds: does not apply"),
+        (["--inject", "x.json"], "--inject: does not apply"),
     ):
         assert main(["search", *networks, "--robust", file, *more]) == 2
         assert words in capsys.readouterr().err

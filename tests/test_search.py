@@ -79,7 +79,7 @@ def test_what_if_questions_about_a_front(results, tmp_path, capsys):
     assert "parameters that matter most" in capsys.readouterr().err
     assert main([*asked[:3], "--sensitivities"]) == 0
     shown = capsys.readouterr().out
-    assert f"--out FILE keeps all {len(whole):,} rows" in shown and "nominal" not in shown
+    assert f"--out FILE writes all {len(whole):,} rows" in shown and "nominal" not in shown
     counts = [sum(line.startswith(f"{name} ") for line in shown.splitlines()) for name in ("latency", "energy", "area")]
     assert all(0 < count <= 10 for count in counts)
     assert main([*asked, "--uncertainty", "0", "--samples", "3"]) == 0
@@ -364,7 +364,7 @@ def test_a_dry_run_tells_the_time_and_that_of_compiling(budget, measured, capsys
     cost = json.loads(capsys.readouterr().out)
     assert 0.5 < cost["seconds"] / measured < 2 and 0.5 < cost["compile_s"] / 45 < 2
     assert main(command) == 0
-    said = f"about {cost['seconds']:.0f} s, and about {cost['compile_s']:.0f} s of compiling on top"
+    said = f"about {cost['seconds']:.0f} s, plus about {cost['compile_s']:.0f} s of compiling"
     assert said in capsys.readouterr().out
 
 
@@ -376,7 +376,7 @@ def test_a_generation_that_no_machine_holds_is_refused(networks, sizes, capsys):
     assert main(["search", *networks, "--dry-run", *sizes]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
-    assert "designs at once; at most 1,048,576, islands counted" in said.err
+    assert "designs at once; use at most 1,048,576 over all islands" in said.err
 
 
 def test_designs_are_explained_from_the_command_line(results, tmp_path, capsys):

@@ -338,9 +338,9 @@ def test_a_technology_of_ones_own_is_recorded_whole_and_a_packaged_one_by_its_ha
     for change in wrong:
         changed = json.loads(json.dumps(record))
         change(changed["tables"])
-        with pytest.raises(InputError, match=r"f\.json: technology\.tables: the figures are not those of the hash"):
+        with pytest.raises(InputError, match=r"f\.json: technology\.tables: the figures do not match the hash"):
             recorded_technology(msgspec.convert(changed, RecordForm), None, file="f.json")
-    with pytest.raises(InputError, match="tells no leakage"):
+    with pytest.raises(InputError, match="states no leakage"):
         recorded_technology(msgspec.convert(record | {"static_energy": True}, RecordForm), None)
 
 
@@ -384,7 +384,7 @@ def test_a_base_and_leakage_are_taken(tmp_path):
     assert mine.static_share == 1 and base.static_share is None
     assert technology_hash(dataclasses.replace(mine, static_share=None)) == technology_hash(mine)
     path.write_text("adder: {energy_pJ: 1, area_um2: 2}\n")
-    with pytest.raises(InputError, match="tells no leakage"):
+    with pytest.raises(InputError, match="states no leakage"):
         load_technology(path, static_energy=True)
 
 

@@ -443,7 +443,7 @@ def test_figures_without_a_table_are_told_to_be_zero(exported, tmp_path, capsys)
     ("change", "says"),
     [
         ("no mapping", "there is no mapping in these files"),
-        ("samples", "stands in the place of"),
+        ("samples", "replaces --architectures"),
         ("factors", "breaks its constraint, at most"),
         ("bypass", "keeps other data spaces than its constraint"),
         ("order", "break the order"),

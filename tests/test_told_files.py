@@ -69,14 +69,16 @@ def test_a_design_that_is_cut_off_is_told_with_its_place(tmp_path, monkeypatch):
 def test_json_lines_of_another_name_are_known_as_such(tmp_path, capsys, name, kind):
     path = jsonl(tmp_path / name, HEAD, {"name": "first", **ROW})
     told = said(capsys, "evaluate", kind, path)
-    assert "is JSON lines, one object a line, and not one JSON document; call it .jsonl" in told
+    assert "is a JSON lines file, one object a line, not one JSON document; call it .jsonl" in told
     assert "`evaluate designs` and `evaluate schedules` take them" in told and "takes them as samples" in told
 
 
 def test_json_lines_are_no_loop_nests(tmp_path, capsys):
     path = jsonl(tmp_path / "s.jsonl", {"id": "one"}, {"id": "two"})
     told = said(capsys, "evaluate", "mappings", path)
-    assert "is JSON lines" in told and "call it" not in told and "`evaluate mappings` takes them as samples" in told
+    assert (
+        "is a JSON lines file" in told and "call it" not in told and "`evaluate mappings` takes them as samples" in told
+    )
 
 
 def test_a_document_with_something_behind_it_is_not_taken_for_json_lines(tmp_path, capsys):
@@ -123,13 +125,13 @@ def test_files_of_a_folder_that_are_passed_over_are_named(tmp_path, capsys):
     command = ["evaluate", "schedules", str(folder), "--float32", "--out", str(tmp_path / "rows.csv")]
     (folder / "a.txt").write_text("")
     assert main(command) == 0
-    assert f"1 file of folders held something else and was passed over: {folder / 'a.txt'}\n" in capsys.readouterr().err
+    assert f"1 file in folders held something else and was passed over: {folder / 'a.txt'}\n" in capsys.readouterr().err
     for name in "bcdef":
         (folder / f"{name}.json").write_text("{}")
     assert main(command) == 0
     named = ", ".join(str(folder / f"{name}.json") for name in "bcde")
     assert (
-        f"6 files of folders held something else and were passed over: {named} and 2 more\n" in capsys.readouterr().err
+        f"6 files in folders held something else and were passed over: {named} and 2 more\n" in capsys.readouterr().err
     )
 
 
@@ -145,7 +147,7 @@ def test_other_versions_of_our_formats_and_files_without_entries_are_told(tmp_pa
     told = capsys.readouterr().err
     assert f"{folder / 'a.json'}: format: unknown format 'designs/2'; give a file of format designs/1" in told
     for name in ("b.jsonl", "d.json"):
-        assert f"{folder / name}: holds no designs or schedules, so that no row is about it" in told
+        assert f"{folder / name}: holds no designs or schedules, so it has no row" in told
     assert "2 rows, 1 valid" in told and "passed over" not in told
 
 

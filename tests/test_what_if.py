@@ -306,7 +306,7 @@ def test_bad_grids_are_refused(nominal, vary, message):
 
 
 def test_links_have_no_part_where_only_interfaces_contend():
-    with pytest.raises(InputError, match="has no part in a package of `contention: interface`"):
+    with pytest.raises(InputError, match="has no effect in a package of `contention: interface`"):
         what_if(candidates(PackageParameters(contention="interface")), {"nop.link_bandwidth": "2"})
 
 
@@ -571,7 +571,7 @@ def parsed(*words):
     [
         (["--samples", "3"], "--samples: is for --uncertainty"),
         (["--figures", "x"], "--figures: is for --vary"),
-        (["--vary", "a=1", "--sensitivities"], "--sensitivities: is another question than --vary"),
+        (["--vary", "a=1", "--sensitivities"], "--sensitivities: is a different question from --vary"),
         (["--vary", "a=1", "--vary", "a=2"], "--vary: a is given twice"),
         (["--uncertainty", "0.1", "--uncertainty", "nop.hop_energy=0.2"], "a spread of all and one of some"),
         (["--vary", "a=1,2", "--figures", "x", *["--vary", "b=1,2", "--vary", f"c={','.join('1' * 99)}"]], "99 panels"),

@@ -166,8 +166,8 @@ def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
     monkeypatch.setattr(os, "stat", stat)
     path = write(nets, "networks: [{file: locked/a.onnx}]\n")
     for argument, words in (
-        (str(path), "a.onnx: cannot be looked at (Permission denied); check the permissions"),
-        (str(nets / "locked" / "x"), "cannot be looked at (Permission denied); check the permissions"),
+        (str(path), "a.onnx: cannot be accessed (Permission denied); check the permissions"),
+        (str(nets / "locked" / "x"), "cannot be accessed (Permission denied); check the permissions"),
         ("a" * 300, "there is no such scenario or file"),
     ):
         assert main(["workload", argument]) == 2
@@ -190,7 +190,7 @@ def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
 
 def test_parameters_of_the_package_are_pointed_to_its_file(nets):
     path = write(nets, "networks: [one.onnx]\ncontention: mesh\n")
-    with pytest.raises(InputError, match=r"mine\.yaml: contention: says something of the package.*argument `package`"):
+    with pytest.raises(InputError, match=r"mine\.yaml: contention: is about the package.*argument `package`"):
         load_scenario([path])
     assert _OF_PACKAGES.issuperset(PackageForm.__struct_fields__)
 

@@ -24,8 +24,8 @@ def add_parser(verbs: options.Verbs) -> None:
     parser = verbs.add_parser(
         "bench",
         help="measure this machine: mappings/s, designs/s, compile seconds, memory",
-        description="Measures the layer mapper and the co-optimiser on a scenario. Where the same was measured on "
-        "another machine, its figure stands beside, and below it which machine and version of the program that was.",
+        description="Measures the layer mapper and the co-optimiser on a scenario. Where there is a figure of another "
+        "machine, it stands beside, and the machine and the version of the program are named below the table.",
     )
     parser.add_argument("scenario", nargs="?", default="ar-vr", help="a packaged scenario or a YAML (default ar-vr)")
     parser.add_argument(
@@ -35,7 +35,7 @@ def add_parser(verbs: options.Verbs) -> None:
         metavar="P,P,...",
         help="designs per generation, one program each (default 256,4096)",
     )
-    parser.add_argument("--repeats", type=options.positive, default=5, help="of every measurement (default 5)")
+    parser.add_argument("--repeats", type=options.positive, default=5, help="repeats of every measurement (default 5)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options.add_common(parser, "write what is printed to a file instead", random=True)
 

@@ -34,13 +34,14 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument(
         "--method",
         default="unico",
-        help="unico (default), or with as many mapping evaluations hasco, hasco-r, nsga2, mobohb or random",
+        help="unico (default), or hasco, hasco-r, nsga2, mobohb or random with as many mapping evaluations",
     )
     parser.add_argument(
         "--preset",
         default="ours",
-        help="ours (default); unico: as the paper has it, no point finished or aimed, mesmo, mapping searches that "
-        "minimise latency; or same-extras: hasco, hasco-r and mobohb aim and finish points as our unico does",
+        help="ours (default); unico: as in the paper, with mesmo, with mapping searches that minimise latency, and "
+        "without finished or aimed points; or same-extras: hasco, hasco-r and mobohb aim and finish points as our "
+        "unico does",
     )
     parser.add_argument(
         "--power-cap",
@@ -51,7 +52,7 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument(
         "--ppa", help="model (default), or unico-fit: power and area as fitted to the paper's table, for unico-*"
     )
-    parser.add_argument("--package", metavar="FILE", help="package in which the accelerator stands alone: YAML")
+    parser.add_argument("--package", metavar="FILE", help="package of which the accelerator is the only chiplet (YAML)")
     parser.add_argument(
         "--technology", metavar="NAME|FILE", help="a packaged technology by name, or a file of your own"
     )
@@ -61,7 +62,8 @@ def add_parser(verbs: options.Verbs) -> None:
     options.add_workload(parser)
     options.add_common(
         parser,
-        "results folder (default results/NETWORKS-SPACE-METHOD-BUDGET, with preset and seed where these are not usual)",
+        "results folder (default results/NETWORKS-SPACE-METHOD-BUDGET, with the preset and the seed where they are not "
+        "the default)",
         random=True,
     )
 

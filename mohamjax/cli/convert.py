@@ -23,7 +23,7 @@ _KINDS = {
 
 def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
-    parser = verbs.add_parser("convert", help="turn schedules and costs of other tools into files of ours")
+    parser = verbs.add_parser("convert", help="turn schedules and costs of other tools into files for mohamjax")
     options.add_common(parser, "JSON file; - for standard output, the default", random=True)
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     for name, told in _KINDS.items():
@@ -40,9 +40,11 @@ def add_parser(verbs: options.Verbs) -> None:
             )
         if name == "costs":
             kind.add_argument(
-                "--bandwidth", type=options.bandwidth, required=True, help="of the memory, bytes per time unit"
+                "--bandwidth", type=options.bandwidth, required=True, help="memory bandwidth [bytes per time unit]"
             )
-            kind.add_argument("--time-unit", choices=("cycles", "s"), default="cycles", help="default cycles")
+            kind.add_argument(
+                "--time-unit", choices=("cycles", "s"), default="cycles", help="time unit (default cycles)"
+            )
             kind.add_argument("--schedule", metavar="FILE", help="CSV: layer, accelerator, and order or start")
         else:
             kind.add_argument(
@@ -55,12 +57,12 @@ def add_parser(verbs: options.Verbs) -> None:
                 metavar="TEMPLATE,...",
                 help="templates of the chiplets where the file does not say: one for all, or one for each",
             )
-            kind.add_argument("--budget", choices=("tiny", "small", "paper"), default="tiny", help="of the mapper")
+            kind.add_argument("--budget", choices=("tiny", "small", "paper"), default="tiny", help="mapper budget")
             kind.add_argument(
                 "--sample",
                 type=options.positive,
                 metavar="N",
-                help="take the fastest in the package of N random mappings of each layer instead of searching them",
+                help="draw N random mappings of each layer and take the fastest in the package, instead of searching",
             )
             options.add_workload(kind)
             options.add_hardware(kind)

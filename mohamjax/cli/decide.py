@@ -16,7 +16,7 @@ from mohamjax.errors import InputError
 
 def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
-    parser = verbs.add_parser("decide", help="the designs of a front that keep a target")
+    parser = verbs.add_parser("decide", help="name the designs of a front that meet a target")
     parser.add_argument("folder", metavar="RESULTS", help="results folder of a search")
     parser.add_argument("target", metavar="TARGET", help=options.TARGET_HELP)
     parser.add_argument("--json", action="store_true", help="print the decision as JSON")

@@ -160,7 +160,7 @@ def _done(argv: Sequence[str] | None) -> int:
         # No reader or writer has turned it into an `InputError`: a full disk, or a terminal that lacks a character.
         name = getattr(error, "filename", None)
         reason = getattr(error, "strerror", None) or str(error)
-        remedy = "check the path, its rights and the disk" if isinstance(error, OSError) else "set PYTHONUTF8=1"
+        remedy = "check the path, its permissions and the disk" if isinstance(error, OSError) else "set PYTHONUTF8=1"
         _complain(InputError(reason, file=name, remedy=remedy))
         return 2
     except Exception:

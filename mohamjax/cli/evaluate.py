@@ -40,7 +40,7 @@ def _add_mappings(kinds: options.Verbs) -> None:
     mappings.add_argument(
         "file",
         nargs="*",
-        help="files of the format mappings/1, such as `map --out` writes (JSON), with loop nests of yours: a row each",
+        help="files of the format mappings/1 (JSON), as `map --out` writes them, with your loop nests: a row for each",
     )
     mappings.add_argument(
         "--template",
@@ -122,8 +122,8 @@ def _add_schedules(kinds: options.Verbs) -> None:
     what_if.add_options(schedules)
     options.add_common(
         schedules,
-        "results (.json, .csv or .jsonl; JSON if the name does not say; CSV of a what-if question, and of a table of "
-        "many entries, which may be .jsonl or .npz too); - for standard output, the default",
+        "results (.json, .csv or .jsonl, by default JSON; CSV for a what-if question and for a table of many entries, "
+        "which may also be .jsonl or .npz); - for standard output, the default",
         random=True,
         inner=True,
     )
@@ -146,9 +146,9 @@ def _add_designs(kinds: options.Verbs) -> None:
         metavar="ID",
         nargs="?",
         const="",
-        help="say where the time, the energy and the area of the design with this design_id go, or of the `fastest`, "
-        "the `knee` and so on of a results folder (without ID: of all designs), instead of the table unless --out asks "
-        "for it too",
+        help="say where the time, the energy and the area of a design go: that with this design_id, or the `fastest`, "
+        "the `knee` and so on of a results folder (without ID: all designs). Replaces the table, unless --out asks for "
+        "it too",
     )
     designs.add_argument("--json", action="store_true", help="with --explain: as JSON instead of text")
     designs.add_argument(
@@ -180,8 +180,8 @@ def _add_designs(kinds: options.Verbs) -> None:
     )
     options.add_common(
         designs,
-        "table of objectives [s, J, mm^2] (.csv, .jsonl, of one file .json, of many entries .npz; CSV if the name does "
-        "not say); - for standard output, the default",
+        "table of objectives [s, J, mm^2] (.csv or .jsonl; also .json for one file and .npz for many entries; CSV by "
+        "default); - for standard output, the default",
         random=True,
         inner=True,
     )
@@ -196,7 +196,7 @@ def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
         "entries, which grows block by block",
     )
     parser.add_argument(
-        "--resume", action="store_true", help="go on with the table of --out of an evaluation of these files that ended"
+        "--resume", action="store_true", help="continue the table --out of an unfinished evaluation of the same files"
     )
     parser.add_argument(
         "--strict",
@@ -250,7 +250,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
         if told <= _MOST_TOLD:
             terminal.warn(text)
 
-    with terminal.waiting("looking for files that are evaluated"):
+    with terminal.waiting("looking for files to evaluate"):
         inputs = find_inputs(arguments.file)
     with terminal.waiting("reading the files"):
         summary = evaluate_files(
@@ -270,7 +270,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
         plain, were = plural(summary.passed_over, "file"), "was" if summary.passed_over == 1 else "were"
         named = ", ".join(map(str, inputs.others[:_MOST_NAMED]))
         more = f" and {summary.passed_over - _MOST_NAMED:,} more" if summary.passed_over > _MOST_NAMED else ""
-        print(f"{plain} of folders held something else and {were} passed over: {named}{more}", file=sys.stderr)
+        print(f"{plain} in folders held something else and {were} passed over: {named}{more}", file=sys.stderr)
     kept = f", {summary.resumed} of them from before" if summary.resumed else ""
     print(f"{plural(summary.rows, 'row')}{kept}, {summary.valid} valid", file=sys.stderr)
     read = summary.valid + summary.resumed + summary.entries > 0
@@ -310,7 +310,7 @@ def _evaluate_mappings(arguments: argparse.Namespace, terminal: Terminal) -> int
     if arguments.timeloop is not None:
         if pair != (None, None):
             raise InputError(
-                "stands in the place of --architectures and --samples", item="--timeloop", remedy="give either"
+                "replaces --architectures and --samples", item="--timeloop", remedy="give one or the other"
             )
     elif None in pair:
         raise InputError(
@@ -447,13 +447,15 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         refuse("is for one file", _ONE_FILE, explain=arguments.explain is not None)
         return _evaluate_batch(arguments, terminal, **{name: getattr(arguments, name) for name in single[1:]})
     if arguments.explain is None:
-        refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
+        refuse("is for explanations", "add --explain, or leave it out", json=arguments.json)
     own = {name: getattr(arguments, name) for name in ("trace", "timeloop", "periods", "periods_out")}
     what_if.check(arguments, explain=arguments.explain is not None, **own)
     ending = written_as(arguments.out, "csv") if what_if.asked(arguments) else ""
     ending = ending or written_as(arguments.out, "csv", "json", "jsonl")
     if (arguments.periods is None) != (arguments.periods_out is None):
-        raise InputError("is half of a pair", item="--periods", remedy="give --periods N and --periods-out FILE")
+        raise InputError(
+            "goes together with --periods-out", item="--periods", remedy="give --periods N and --periods-out FILE"
+        )
     technology = technology_of(arguments) if arguments.technology else None
     for option in ("out", "trace", "periods_out"):
         probe(getattr(arguments, option), f"--{option.replace('_', '-')}")

@@ -74,4 +74,7 @@ def warn_of_slow_buffers(templates: Sequence[Template], technology: Technology) 
         slow.append(f"{template} {level} ({rows} x {width} bits: {', '.join(known)})")
     if slow:
         more = f", and {len(slow) - 4} more" if len(slow) > 4 else ""
-        warn(f"slower than the clock of 1 ns at their largest, which nothing here models: {', '.join(slow[:4])}{more}")
+        warn(
+            "buffers that at their largest are slower than the clock of 1 ns, which is not modelled: "
+            f"{', '.join(slow[:4])}{more}"
+        )

@@ -90,7 +90,7 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument(
         "--one-axis",
         action="store_true",
-        help="a dimension runs along X or along Y of a level and not along both, as in Timeloop's own mapper; every "
+        help="let a dimension run along X or Y of a level, not along both, as in Timeloop's own mapper; every "
         "way to choose the axes is searched (or enumerated)",
     )
     parser.add_argument(

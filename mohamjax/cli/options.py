@@ -236,8 +236,8 @@ def add_workload(parser: Arguments) -> None:
 
 
 TARGET_HELP = (
-    "what a system must do, in quotes: demands with commas between them, such as 'latency<=33ms,area<=20mm2' or "
-    "'fps:NETWORK>=30', of latency, latency:NETWORK, energy, area, power, fps, fps:NETWORK and a searched period"
+    "what a system must achieve, in quotes: demands separated by commas, such as 'latency<=33ms,area<=20mm2' or "
+    "'fps:NETWORK>=30', on latency, latency:NETWORK, energy, area, power, fps, fps:NETWORK and a searched period"
 )
 
 
@@ -247,7 +247,7 @@ def add_common(parser: Arguments, out: str, *, random: bool = False, inner: bool
     def default(value: object) -> object:
         return argparse.SUPPRESS if inner else value
 
-    told = "seed of all randomness (default 0)" if random else "taken by every verb; nothing is random here"
+    told = "seed of all randomness (default 0)" if random else "accepted by every verb; nothing is random here"
     parser.add_argument("--seed", type=seed, default=default(0), help=told)
     parser.add_argument("--out", metavar="PATH", default=default(None), help=out)
     parser.add_argument(
@@ -296,7 +296,7 @@ def add_static_energy(parser: Arguments) -> None:
     parser.add_argument(
         "--static-energy",
         action="store_true",
-        help="count leakage over the makespan to the energy of designs (default: not, as in Timeloop's totals)",
+        help="add leakage over the makespan to the energy of designs (default: no, as in Timeloop's totals)",
     )
 
 

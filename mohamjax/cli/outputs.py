@@ -86,7 +86,7 @@ def tell_export(terminal: Terminal, what: str, exported: TimeloopExport, folder:
     terminal.line(
         f"{plural(exported.written, what)} as Timeloop's files in {folder} ({plural(exported.files, 'file')}, "
         f"{exported.bytes / 1e6:,.1f} MB): run timeloop-model with "
-        "TIMELOOP_DISABLE_LINK_TRANSFERS=1; its Area prints 0 (README.txt there)"
+        "TIMELOOP_DISABLE_LINK_TRANSFERS=1; it prints an Area of 0 (see README.txt there)"
     )
     for text in exported.skipped[:_MOST_TOLD]:
         terminal.line(f"left out: {text}")
@@ -127,7 +127,7 @@ def results_folder(
 
     if resume and not found(path, folder=True):
         raise InputError(
-            "there is no such folder, so no search to go on with",
+            "there is no such folder, so there is no search to resume",
             file=path,
             item="--resume",
             remedy="name the folder of its results with --out, or leave out --resume to begin a search",

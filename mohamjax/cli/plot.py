@@ -18,8 +18,8 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument(
         "--technology",
         metavar="NAME|FILE",
-        help="the technology that the designs were made with, by name or file (default: the packaged one that it was, "
-        "or the one that the results hold)",
+        help="the technology that the designs were made with, by name or file (default: the packaged one that was "
+        "used, or the one that the results hold)",
     )
     options.add_common(parser, "folder for the figures (default FOLDER/figures)")
 

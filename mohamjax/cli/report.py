@@ -12,25 +12,25 @@ from mohamjax.cli.terminal import Terminal
 
 def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
-    parser = verbs.add_parser("report", help="results folders as one HTML page")
+    parser = verbs.add_parser("report", help="make one HTML page of results folders")
     parser.add_argument("folders", nargs="+", metavar="RESULTS", help="results folders of search or codesign")
     parser.add_argument(
         "--details",
         type=options.natural,
         metavar="N",
-        help="designs shown whole (schedule, shares, mappings), over all folders; the others are on the front and "
-        "in the table (default 512, some 6 KB each)",
+        help="number of designs shown in detail (schedule, shares, mappings), over all folders; the others are only on "
+        "the front and in the table (default 512, about 6 KB each)",
     )
     parser.add_argument(
         "--design",
         metavar="ID",
         action="append",
         default=[],
-        help="show the designs with this design_id whole in any case, or FOLDER/ID of one folder; may be given several "
+        help="always show the designs with this design_id in detail, or FOLDER/ID for one folder; may be given several "
         "times",
     )
     parser.add_argument(
-        "--target", metavar="TARGET", help=f"open on the design that this recommends: {options.TARGET_HELP}"
+        "--target", metavar="TARGET", help=f"open on the design recommended for this target: {options.TARGET_HELP}"
     )
     parser.add_argument("--title", help="title of the page (default: scenario, budget and seed)")
     parser.add_argument(
@@ -39,7 +39,7 @@ def add_parser(verbs: options.Verbs) -> None:
         action="append",
         default=[],
         help="the technology that the designs were made with, a packaged one by name or a file (default: the packaged "
-        "one that it was, or the one that the results hold); may be given several times, for results of several ones",
+        "one that was used, or the one that the results hold); may be given several times, once for each technology",
     )
     options.add_common(parser, "the page (default report.html, in the folder if there is one only)")
 

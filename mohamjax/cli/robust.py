@@ -52,7 +52,7 @@ def run(
     from mohamjax.search import check_islands, expected_cost
     from mohamjax.workload import load_ensemble
 
-    told = "has nothing to say over several application models"
+    told = "does not apply to several application models"
     given = {name: getattr(arguments, name) for name in ("inject", "bulk", "seeds", "depthwise", "within", "target")}
     options.refuse(told, **given)
 
@@ -174,8 +174,8 @@ def _table(result: RobustResult, rows: list[dict[str, Any]]) -> str:
         known = f"{row['price']:.3f}" if row["price"] != "" else "-"
         body.append([row["model"], row["role"], known, f"{row['robust_runs']} of {row['robust_designs']}", alone])
     heading = (
-        f"front of {plural(len(result.front), 'package')}; price: latency times energy at equal area beside packages "
-        f"that were made for {result.ensemble.models[result.ensemble.nominal].name} alone"
+        f"front of {plural(len(result.front), 'package')}; price: latency times energy at equal area, relative to "
+        f"packages made for {result.ensemble.models[result.ensemble.nominal].name} alone"
     )
     return f"{lines(heading)}\n{fitted([head, *body])}"
 
@@ -209,7 +209,7 @@ def _planned(
             f"search: at most {plural(costs[0].designs, 'design')}, "
             f"{plural(settings.moham.generations, 'generation')} of {settings.moham.population}"
             + (", as many again for the nominal model alone" if len(costs) > 1 else "")
-            + f"\nto expect on two cores: about {duration(seconds)}, and about {duration(compile_s)} of compiling on "
-            f"top; {math.ceil(max(cost.memory_MB for cost in costs)):,} MB",
+            + f"\nexpected on two cores: about {duration(seconds)}, plus about {duration(compile_s)} of compiling; "
+            f"{math.ceil(max(cost.memory_MB for cost in costs)):,} MB",
         ]
     )

@@ -68,7 +68,7 @@ def add_parser(verbs: options.Verbs) -> None:
     parser = verbs.add_parser(
         "schedule",
         help="schedule independent jobs on given accelerators that share one bandwidth (G#)",
-        description="Searches which accelerator runs which job when, compares with heuristics and a lower bound.",
+        description="Searches which accelerator runs which job and when; compares with heuristics and a lower bound.",
     )
     parser.add_argument(
         "--jobs",
@@ -86,9 +86,9 @@ def add_parser(verbs: options.Verbs) -> None:
     )
     parser.add_argument(
         "--preset",
-        help="gsharp: G# as its text has it, or as-released: as its public code does. Either says the methods (the "
-        "search and the heuristics that it was compared with), 100 schedules and 100 generations, the demand (per-tile "
-        "or as-released) and the LB cores (LB_rs or LB_os); what is given besides counts",
+        help="gsharp: G# as in its paper, or as-released: as in its public code. Either sets the methods (the search "
+        "and the heuristics that it was compared with), 100 schedules and 100 generations, the demand (per-tile or "
+        "as-released) and the LB cores (LB_rs or LB_os); other options override these",
     )
     parser.add_argument(
         "--method",
@@ -138,7 +138,7 @@ def add_parser(verbs: options.Verbs) -> None:
         "--mapping",
         help="with loop-nest: the mapping that a job has on a core, the best in latency (default), energy or edp",
     )
-    parser.add_argument("--budget", help="with loop-nest: of the mapper, tiny, small (default) or paper")
+    parser.add_argument("--budget", help="with loop-nest: budget of the mapper: tiny, small (default) or paper")
     parser.add_argument(
         "--technology", metavar="NAME|FILE", help="with loop-nest: a packaged technology by name, or a file of your own"
     )
@@ -154,8 +154,8 @@ def add_parser(verbs: options.Verbs) -> None:
     parser.add_argument(
         "--pool",
         help="with --sample: draw from the vision, language or recommendation networks alone, or mixed: equal shares "
-        "of the three. Of all packaged networks without --jobs, else of a scenario (in YAML of your own `task: vision` "
-        "stands with each network)",
+        "of the three. Without --jobs, from all packaged networks, else from a scenario (in a YAML of your own, write "
+        "`task: vision` or so for each network)",
     )
     parser.add_argument(
         "--transfer",
@@ -206,7 +206,7 @@ def _batch(arguments: argparse.Namespace) -> JobBatch:
     if arguments.pool is not None:
         _chosen(arguments.pool, "--pool", POOLS)
         if arguments.sample is None:
-            raise InputError("jobs are drawn from a pool", item="--pool", remedy="say how many: --sample 100")
+            raise InputError("needs the number of jobs to draw", item="--pool", remedy="add for example --sample 100")
     if arguments.jobs is None:
         own = {name: getattr(arguments, name) for name in _OF_NETWORKS}
         refuse("is for networks of --jobs; the packaged ones are whole", **own)
@@ -359,12 +359,12 @@ def _told_otherwise(arguments: argparse.Namespace) -> str:
     preset = preset_named(arguments.preset)
     demand, cores = f"the demand {preset.demand}", f"the LB cores {preset.lb}"
     if _single(arguments.jobs).lower().endswith(".json"):
-        return f"preset {arguments.preset}: {demand} and {cores} do not count, the job table says both itself"
+        return f"preset {arguments.preset}: {demand} and {cores} do not apply, the job table states both itself"
     parts = []
     if arguments.cost_model == "loop-nest" and arguments.demand is None:
-        parts.append(f"{demand} does not count, the traffic is that of mappings")
+        parts.append(f"{demand} does not apply, the traffic is that of the mappings")
     if arguments.platform is not None and arguments.platform.upper() not in PLATFORMS:
-        parts.append(f"{cores} do not count, the platform says its cores itself")
+        parts.append(f"{cores} do not apply, the platform states its own cores")
     return f"preset {arguments.preset}: {'; '.join(parts)}" if parts else ""
 
 

@@ -12,7 +12,7 @@ from mohamjax.cli.terminal import Terminal
 def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser("schema", help="print the JSON schema of a file format")
-    parser.add_argument("name", nargs="?", help="such as designs/1; without it, all names are listed")
+    parser.add_argument("name", nargs="?", help="name of a format, such as designs/1; without it, all names are listed")
     options.add_common(parser, "write what is printed to a file instead")
 
 

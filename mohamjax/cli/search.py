@@ -61,14 +61,16 @@ def _add_first(parser: options.Arguments) -> None:
         metavar="FILE",
         help="requirements (YAML): limits, numbers of chiplets, a fixed package, pinned layers",
     )
-    parser.add_argument("--target", metavar="TARGET", help=f"name designs that keep a target: {options.TARGET_HELP}")
+    parser.add_argument("--target", metavar="TARGET", help=f"name designs that meet a target: {options.TARGET_HELP}")
     parser.add_argument(
         "--within",
         type=options.above_one,
         metavar="F",
         help="search only designs that take at most F times the least latency that any design can have",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would be searched, and the time and memory it would take"
+    )
     parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
     options.add_common(
@@ -86,8 +88,8 @@ def _add_hardware(parser: options.Arguments) -> None:
     parser.add_argument(
         "--contention",
         choices=("all", "interface", "mesh"),
-        help="whose bandwidth layers share: interfaces alone; all: links of chiplets and the DRAM too; mesh: all, and "
-        "every link of the mesh (default: the package's)",
+        help="whose bandwidth layers share: memory interfaces alone (interface), also the links of chiplets and the "
+        "DRAM (all), or also every link of the mesh (mesh); default: the package's",
     )
     parser.add_argument("--max-chiplets", type=options.positive, help="most chiplets of a design (default 16)")
 
@@ -126,7 +128,7 @@ def _add_goals(parser: options.Arguments) -> None:
     parser.add_argument(
         "--no-price",
         action="store_true",
-        help="with --robust: do not search for the nominal model alone, which takes as many evaluations",
+        help="with --robust: do not also search for the nominal model alone, which takes as many evaluations",
     )
     parser.add_argument(
         "--archive",
@@ -137,7 +139,7 @@ def _add_goals(parser: options.Arguments) -> None:
     parser.add_argument(
         "--front",
         type=options.positive,
-        help="most designs of the results; of more those stay that hold most of the hypervolume (default 512)",
+        help="most designs in the results; of more, those that hold most of the hypervolume are kept (default 512)",
     )
 
 
@@ -146,9 +148,9 @@ def _add_search(parser: options.Arguments) -> None:
     parser.add_argument(
         "--preset",
         default="default",
-        help="default: search chiplets, list scheduling decides on the layers; layers: move single layers, from list "
-        "schedules on; moham: MOHaM as its paper prints it, from chromosome to result; paper: MOHaM's operators, rates "
-        "and contention within our loop, with random immigrants, our archive and our mapper",
+        help="default: search chiplets, on which list scheduling places the layers; layers: move single layers, "
+        "starting from list schedules; moham: MOHaM as in its paper, from chromosome to result; paper: MOHaM's "
+        "operators, rates and contention within our loop, with random immigrants, our archive and our mapper",
     )
     parser.add_argument("--population", type=options.positive, help="designs per generation (overrides the budget)")
     parser.add_argument("--generations", type=options.positive, help="most generations (overrides the budget)")
@@ -185,7 +187,7 @@ def _add_search(parser: options.Arguments) -> None:
     parser.add_argument(
         "--seeds",
         action=argparse.BooleanOptionalAction,
-        help="start from list schedules, and not from random designs alone (default only with --preset layers)",
+        help="start from list schedules too, not only from random designs (default only with --preset layers)",
     )
     parser.add_argument(
         "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs are evaluated first"
@@ -196,7 +198,7 @@ def _add_search(parser: options.Arguments) -> None:
 
 def _add_running(parser: options.Arguments) -> None:
     """Adds the options for devices, processes, checkpoints, outputs and the mapping cache."""
-    spread.add_devices(parser, "spread the search: islands, or the evaluation of an only one,", processes=True)
+    spread.add_devices(parser, "spread the search (its islands, or the evaluation of a single one)", processes=True)
     spread.add_processes(parser)
     parser.add_argument(
         "--checkpoint-every",
@@ -244,7 +246,9 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     together = changes["moham"].population * changes["moham"].islands
     if together > MAX_POPULATION:
         raise InputError(
-            f"{together:,} designs at once", item="--population", remedy=f"at most {MAX_POPULATION:,}, islands counted"
+            f"{together:,} designs at once",
+            item="--population",
+            remedy=f"use at most {MAX_POPULATION:,} over all islands",
         )
     if arguments.weights:
         if chosen["objective"] != "product":
@@ -485,11 +489,11 @@ def _searched(
             for told in remarks_in(decision, front):
                 print(lines(told))
         if certificate is None:
-            told = f"{result.hypervolume:.4f} of the box; bounds of it are known for the default objectives"
+            told = f"{result.hypervolume:.4f} of the box; its bounds are known only for the default objectives"
         else:
             told = (
                 f"{certificate.hypervolume:.4f}; no front over the mappings found has more than "
-                f"{certificate.most:.4f}: {certificate.share:.1%} of it at least"
+                f"{certificate.most:.4f}: this is at least {certificate.share:.1%} of it"
             )
             if settings.within is not None:
                 told += " (it counts designs beyond --within too)"
@@ -607,7 +611,7 @@ def _plan(problem: DesignProblem, runs: Any, settings: Settings, cost: ExpectedC
             f"template\n"
             f"search: at most {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
             f"{settings.moham.population}\n"
-            f"to expect on two cores: about {duration(cost.seconds)}, and about {duration(cost.compile_s)} of "
-            f"compiling on top, less where an earlier search has left programs in the cache; {cost.memory_MB:,.0f} MB",
+            f"expected on two cores: about {duration(cost.seconds)}, plus about {duration(cost.compile_s)} of "
+            f"compiling, less where an earlier search has left programs in the cache; {cost.memory_MB:,.0f} MB",
         ]
     )

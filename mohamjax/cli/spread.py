@@ -40,7 +40,7 @@ def add_devices(parser: options.Arguments, what: str, *, processes: bool = False
         "--devices",
         type=_devices,
         metavar="N|all",
-        help=f"{what} over so many devices (default 1{'; with --coordinator all' if processes else ''})",
+        help=f"{what} over this many devices (default 1{'; with --coordinator all' if processes else ''})",
     )
 
 

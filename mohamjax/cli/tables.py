@@ -98,7 +98,7 @@ def landmark_table(landmarks: dict[str, int], front: Evaluated, bounds: Bounds) 
 
 _NOT_AGAIN = (
     "Layers were mapped before the chiplets were known, and not again on these chiplets: --polish 1, or "
-    "--budget small, often finds designs that keep as much on half of the area"
+    "--budget small, often finds designs that meet the same demands on half of the area"
 )
 
 
@@ -114,7 +114,7 @@ def decision_table(decision: Decision, *, mapped_again: bool) -> str:
     rows, wanted = decision.rows, ", ".join(clause.text for clause in decision.clauses)
     if not decision.kept:
         told = (
-            f"none of {plural(len(rows), 'design')} keeps {wanted}; the nearest is design "
+            f"none of {plural(len(rows), 'design')} meets {wanted}; the nearest is design "
             f"{rows[decision.nearest]['design_id']} and misses {decision.missed}"
         )
         if decision.hopeless is not None:
@@ -144,7 +144,7 @@ def decision_table(decision: Decision, *, mapped_again: bool) -> str:
         line(f"{step.gain:.0%} less {step.of} for {digits(step.area_mm2)} mm^2 more", step.row)
         for step in decision.steps
     ]
-    told = f"{plural(len(decision.kept), 'design')} of {len(rows):,} {'keeps' if len(decision.kept) == 1 else 'keep'}"
+    told = f"{plural(len(decision.kept), 'design')} of {len(rows):,} {'meets' if len(decision.kept) == 1 else 'meet'}"
     found = f"{lines(f'{told} {wanted}')}\n{fitted([head, *body])}"
     return found if mapped_again else f"{found}\n{lines(_NOT_AGAIN)}"
 
@@ -152,7 +152,7 @@ def decision_table(decision: Decision, *, mapped_again: bool) -> str:
 def set_table(report: dict[str, Any], stream: IO[str] | None = None) -> str:
     """Returns a table of the extremes of every Pareto set of a `mappings/1` document, and explains its latencies."""
     bandwidth = report["offchip_bytes_per_cycle"]
-    limit = "one without limit" if bandwidth == "unlimited" else f"{bandwidth:g} GB/s"
+    limit = "unlimited bandwidth" if bandwidth == "unlimited" else f"{bandwidth:g} GB/s"
     head = [
         "layer (first of its kind)",
         "type",

@@ -71,7 +71,7 @@ def _make(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     file = pathlib.Path(arguments.out or f"{arguments.node:g}nm.yaml")
     if arguments.out == "-" or file.suffix.lower() not in (".yaml", ".yml"):
-        raise InputError("is no name for two files", item="--out", remedy="name a file that ends in .yaml")
+        raise InputError("does not name a YAML file", item="--out", remedy="name a file that ends in .yaml")
     base = load_technology()
     dram = {name: float(value) for name, value in zip(DRAM_TYPES, base.dram, strict=True)}
     if arguments.logic == "library":

@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.example:
         refuse("is for a template, not for the example, which is a YAML file", yaml=arguments.yaml)
         if arguments.name:
-            raise InputError("--example is no template", item=arguments.name, remedy="leave out either")
+            raise InputError("does not go with --example", item=arguments.name, remedy="leave out one of the two")
         write(arguments.out, example_yaml())
         return 0
     if arguments.name is None:

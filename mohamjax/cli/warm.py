@@ -14,17 +14,17 @@ def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
     parser = verbs.add_parser(
         "warm",
-        help="compile what searches need, and keep it",
+        help="compile the programs that searches need into the cache",
         description="Compiles the programs of searches into the user's cache folder, without searching anything.",
     )
     parser.add_argument(
         "workload", nargs="*", help="scenarios or ONNX files, each a search of its own (default the packaged scenarios)"
     )
     parser.add_argument(
-        "--budget", help="of the searches: tiny, small (default) or paper (default with --preset moham)"
+        "--budget", help="budget of the searches: tiny, small (default) or paper (default with --preset moham)"
     )
-    parser.add_argument("--preset", default="default", help="of the searches: default, layers, moham or paper")
-    options.add_common(parser, "taken by every verb; nothing is written but the cache")
+    parser.add_argument("--preset", default="default", help="preset of the searches: default, layers, moham or paper")
+    options.add_common(parser, "accepted by every verb; only the cache is written")
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:

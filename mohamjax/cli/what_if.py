@@ -63,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--sensitivities",
         action="store_true",
-        help="how much each objective follows each number of the hardware: shows the ten that matter most for each "
+        help="how strongly each objective depends on each number of the hardware: the ten that matter most for each "
         "objective; with --out FILE a table of all derivatives and elasticities",
     )
     group.add_argument(
@@ -101,8 +101,8 @@ def check(arguments: argparse.Namespace, **others: object) -> None:
     if not given:
         refuse("is for --vary, --sensitivities or --uncertainty", figures=arguments.figures)
         return
-    refuse(f"is another question than --{given[0]}", "ask one at a time", **dict.fromkeys(given[1:], True))
-    refuse(f"is another question than --{given[0]}", "ask one at a time", **others)
+    refuse(f"is a different question from --{given[0]}", "ask one at a time", **dict.fromkeys(given[1:], True))
+    refuse(f"is a different question from --{given[0]}", "ask one at a time", **others)
     for item, names in (("--vary", arguments.vary), ("--uncertainty", arguments.uncertainty)):
         names = [name for name, _ in names]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -155,7 +155,7 @@ def answer(
         found, told = _answered(arguments, candidates, evaluated, terminal.answering)
     if isinstance(found, whatif.Sensitivities) and arguments.out is None:
         number = len(found.names) * len(found.parameters) * 3
-        print(told, f"--out FILE keeps all {number:,} rows of the table; - writes them here", sep="\n")
+        print(told, f"--out FILE writes all {number:,} rows of the table; --out - prints them here", sep="\n")
     else:
         write(arguments.out, columns_csv(found.table()))
         print(told, file=sys.stderr)
@@ -165,9 +165,9 @@ def answer(
 
 
 _SAME_NESTS = (
-    "The loop nests are those of the design: on a larger array or buffer they run no faster, and it has more area and "
-    "costs more energy, per access and on its wires. What it would bring, a search says that has the chiplet among the "
-    "fixed ones of --require, which maps the layers on it"
+    "The loop nests are those of the design: a larger array or buffer runs them no faster, and has more area and costs "
+    "more energy, per access and on its wires. To see what it would bring, search with the chiplet among the fixed "
+    "ones of --require: this maps the layers on it"
 )
 
 
@@ -205,8 +205,8 @@ def _strongest(found: Sensitivities, stream: IO[str]) -> str:
             name = found.parameters[p].name + (" (doubled)" if found.methods[p] == "doubling" else "")
             rows.append((objective, name, *(f"{x[p, m]:.3g}" for x in (strong.middle, strong.low, strong.high))))
     about = (
-        f"The {_MOST} parameters that matter most for each objective. Elasticity: per cent by which the objective "
-        "grows where the parameter grows by one, median of the designs, and what 5 and 95 % of them are below."
+        f"The {_MOST} parameters that matter most for each objective. Elasticity: by how many per cent the objective "
+        "grows when the parameter grows by one per cent; median, 5th and 95th percentile of the designs."
     )
     return f"{lines(about, stream)}\n{fitted(rows, stream)}"
 

@@ -50,7 +50,7 @@ class Memory:
         """Checks type and energy; raises InputError."""
         if (self.type is None) == (self.energy is None):
             raise InputError(
-                f"has {'neither' if self.type is None else 'both'} of type and energy",
+                f"has {'neither type nor' if self.type is None else 'both type and'} energy",
                 item="package.memory",
                 remedy="give one of the two",
             )

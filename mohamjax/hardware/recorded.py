@@ -127,7 +127,7 @@ def _held(record: RecordForm, file: object) -> Technology:
         if fits and technology_hash(found) == record.hash:
             return found
     raise InputError(
-        "the figures are not those of the hash beside them",
+        "the figures do not match the hash beside them",
         file=file,
         item="technology.tables",
         remedy="take the file as it was written, or give the technology with the argument `technology`",

@@ -548,7 +548,7 @@ def counting_leakage(technology: Technology, file: object = None) -> Technology:
     known = ~np.isnan(technology.sram)[..., :1]
     if np.any(np.isnan(technology.sram_standby[..., :1]) & known) or np.any(np.isnan(technology.logic_leakage)):
         raise InputError(
-            "tells no leakage, so that there is no static energy",
+            "states no leakage, so there is no static energy",
             file=file,
             item="technology",
             remedy="add the column leakage_power_mW to its SRAM table, and leakage_mW to the parts that it states",

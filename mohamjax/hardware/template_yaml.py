@@ -293,7 +293,7 @@ def _check_level(form: LevelForm, outermost: bool, fail: Callable[[str, str, str
         raise fail(
             "kind",
             f"the outermost level is of kind {kind!r}" if outermost else "a level of kind 'dram' inside another",
-            "the first level listed, and no other, is the off-chip memory: kind dram",
+            "make the first level listed, and no other, the off-chip memory: kind dram",
         )
     if outermost and form.keep is not None and not set(keep) >= set(DATA_SPACES):
         lost = next(space for space in DATA_SPACES if space not in keep)

@@ -467,7 +467,7 @@ def evaluate_files(
                 tell(stream.rows - before, at_once=True)
     if complain is not None:
         for path in sources.empty:
-            complain(f"{path}: holds no designs or schedules, so that no row is about it")
+            complain(f"{path}: holds no designs or schedules, so it has no row")
     return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before, entries)
 
 

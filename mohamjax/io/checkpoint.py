@@ -118,7 +118,7 @@ class CheckpointFile:
             write_checkpoint(self.path, tree, meta)
         except (InputError, OSError) as error:
             if not self._failing:
-                left = "that of an earlier generation stays" if self.kept else "there is none yet"
+                left = "the checkpoint of an earlier generation stays" if self.kept else "there is none yet"
                 self._warn(f"{getattr(error, 'message', error)}: {self.path}; {left}, and the search goes on")
             self._failing = True
         else:

@@ -227,7 +227,7 @@ def _fault(form: DesignForm, nests: NestList, rules: DesignRules) -> InputError:
         _check(form, nests, rules)
     except InputError as error:
         return error
-    told, remedy = "is refused, and nothing wrong is found with it", "a fault of mohamjax: report it with the file"
+    told, remedy = "is refused, but nothing wrong was found", "report this fault of mohamjax, with the file"
     return InputError(told, remedy=remedy)
 
 
@@ -249,9 +249,7 @@ def _check(form: DesignForm, nests: NestList, rules: DesignRules) -> None:
             _sizes(chip, templates[rules.kinds[chip.template]], item)
     wrong = _out_of_order(chips)
     if wrong is not None:
-        told = (
-            f"stands on tile {chips[wrong].tile}, and a chiplet before it in the list on the same tile or a later one"
-        )
+        told = f"stands on tile {chips[wrong].tile}, and a chiplet before it in the list is on the same or a later tile"
         remedy = "list the chiplets by rising tile, or leave `tile` out: the place follows from the list"
         raise InputError(told, item=f"chiplets[{wrong}]", remedy=remedy)
     order = _order(form.schedule, rules, len(chips))
@@ -286,7 +284,7 @@ def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[in
                 told = f"stands before layer {p} ({layers[p].name}), on which it depends"
                 raise InputError(told, item=item, remedy="list every layer after those that it depends on")
         if step.chiplet >= chips:
-            there = "the design has one chiplet, 0" if chips == 1 else f"the design has the chiplets 0 to {chips - 1}"
+            there = "name chiplet 0, the only one" if chips == 1 else f"name a chiplet from 0 to {chips - 1}"
             raise InputError(f"runs on chiplet {step.chiplet}, which does not exist", item=item, remedy=there)
         done[layer] = True
     if len(order) < len(layers):

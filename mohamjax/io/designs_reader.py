@@ -197,7 +197,7 @@ def read_designs(
     document = read_document(path, DESIGN_PARTS)
     if isinstance(document, dict) and document.get("format") in JOB_FORMATS:
         told = f"is a {document['format']} file, whose schedules are of jobs, not of layers on chiplets"
-        raise InputError(told, file=path, item="format", remedy="`mohamjax evaluate schedules` takes it")
+        raise InputError(told, file=path, item="format", remedy="use `mohamjax evaluate schedules`")
     check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
     setup = read_header(document, path, technology=technology, static_energy=static_energy)
     rows = header_rows(document, path)

@@ -250,7 +250,7 @@ def _lines_here(file: object) -> InputError:
     """The error for JSON lines where a single JSON document is expected."""
     takers = "`evaluate designs` and `evaluate schedules` take them, and `evaluate mappings` takes them as samples"
     remedy = takers if str(file).endswith(LINES) else f"call it .jsonl: {takers}"
-    return InputError("is JSON lines, one object a line, and not one JSON document", file=file, remedy=remedy)
+    return InputError("is a JSON lines file, one object a line, not one JSON document", file=file, remedy=remedy)
 
 
 def read_json(path: str | pathlib.Path, parts: Parts | None = None) -> Any:
@@ -271,7 +271,7 @@ def read_json(path: str | pathlib.Path, parts: Parts | None = None) -> Any:
         raise InputError(
             "is CSV, and not JSON",
             file=path,
-            remedy="give the `designs.json` beside a `front.csv`; of tables of others `mohamjax convert` makes JSON",
+            remedy="give the `designs.json` beside a `front.csv`; `mohamjax convert` makes JSON of other tables",
         )
     return parse_json(text, path, parts=parts)
 
@@ -537,7 +537,7 @@ def prepare_folder(path: str | pathlib.Path, item: str | None = None) -> pathlib
             file=folder,
             item=item,
             argument="out" if item is None else None,
-            remedy="name a folder that can be",
+            remedy="name a folder that can be written",
         ) from None
     return folder
 

@@ -166,7 +166,7 @@ def read_allocation(path: str | pathlib.Path, target: Target) -> Imported:
             raise InputError("names no layer or no core", file=path, item=item, remedy="write name and core_allocation")
         cores = core[1] if isinstance(core[1], list) else [core[1]]
         if not cores or any(isinstance(c, bool | float | list | dict) for c in cores):
-            raise InputError(f"the core {core[1]!r} is none", file=path, item=item, remedy="write its number or name")
+            raise InputError(f"{core[1]!r} is not a core", file=path, item=item, remedy="write its number or name")
         split += len(cores) > 1
         named |= dict.fromkeys(map(str, cores))
         rank = float(i) if when[0] is None else _number(str(when[1]), path, item, str(when[0]))
@@ -174,7 +174,7 @@ def read_allocation(path: str | pathlib.Path, target: Target) -> Imported:
         unused += [key for key in row if key not in (name[0], core[0], when[0], "template") and key not in unused]
     found = _designs({"": placed}, target, path, [str(key) for key in unused], tuple(named))
     if split:
-        told = f"how layers are cut ({split} of several cores stand whole on the first of them)"
+        told = f"how layers are cut ({split} on several cores are placed whole on the first of these)"
         return dataclasses.replace(found, missing=(told, *found.missing))
     return found
 
@@ -302,7 +302,7 @@ class _LayerNames:
         if name.isdecimal() and int(name) < self._count:
             return int(name)
         some = ", ".join(list(self._numbers)[:3])
-        raise InputError(f"there is no layer {full!r}", file=self._path, item=item, remedy=f"such as {some}")
+        raise InputError(f"there is no layer {full!r}", file=self._path, item=item, remedy=f"name one, such as {some}")
 
 
 def _sorted(chips: Iterable[str]) -> list[str]:

@@ -67,7 +67,7 @@ class ResultStream:
         self._lines = self._out is not None and self._out.suffix.lower() == ".jsonl"
         if self._out is None:
             if resume:
-                raise InputError("goes on with a file", argument="resume", remedy="give the argument `out`")
+                raise InputError("continues a file", argument="resume", remedy="give the argument `out`")
             self._stream: IO[str] = sys.stdout
             return
         packed = self._out.suffix.lower() == ".npz"
@@ -87,7 +87,7 @@ class ResultStream:
         whole = self._whole(head) if resume else None
         if resume and whole is None and self._out is not None and found(self._out) and not found(self._journal):
             raise InputError(
-                "has no journal beside it, so that nobody knows what it was made of",
+                "has no journal beside it that says what it was made of",
                 file=self._out,
                 argument="resume",
                 remedy="name another file, or leave `resume` out to write it anew",

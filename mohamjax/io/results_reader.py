@@ -335,7 +335,7 @@ def _measures(config: abc.Mapping[str, Any], path: pathlib.Path) -> tuple[tuple[
     offsets = config.get("offsets", [0.0] * len(names))
     good = isinstance(offsets, list) and len(offsets) == len(names)
     if not good or not all(type(x) in (int, float) and 0 <= x < _MOST for x in offsets):
-        raise InputError("are no amounts, one for each objective", file=path, item="offsets", remedy=_REMEDY)
+        raise InputError("are not numbers from 0, one for each objective", file=path, item="offsets", remedy=_REMEDY)
     return tuple(names), tuple(offsets)
 
 

@@ -208,7 +208,7 @@ def _drawn(application: ApplicationModel, pool: str, sample: int, seed: int) -> 
     for network in application.networks:
         if not network.task:
             raise InputError(
-                "no task is said, so that it is in no pool",
+                "states no task, so it is in no pool",
                 item=f"network {network.name}",
                 remedy=f"list the networks in a scenario YAML with `task: {TASKS[0]}` (or {' or '.join(TASKS[1:])})",
             )

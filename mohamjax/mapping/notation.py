@@ -346,7 +346,7 @@ def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) 
         if bound not in (1, product):
             told, remedy = f"is {bound}, the factors multiply to {product}", "make both equal"
             return InputError(told, file=file, item=f"{item}.padded.{DIMS[d]}", remedy=remedy)
-    told, remedy = "is refused, and nothing wrong is found with it", "a fault of mohamjax: report it with the file"
+    told, remedy = "is refused, but nothing wrong was found", "report this fault of mohamjax, with the file"
     return InputError(told, file=file, item=item, remedy=remedy)
 
 

@@ -213,8 +213,8 @@
     const head = ["results", "title", "kind", "designs", "undominated by other results", ...OBJECTIVES.map((name) => "least " + heading(name)), "evaluations", "hypervolume of what is possible", "certified gap"];
     const kept = head.map((_, at) => at).filter((at) => body.some((line) => line[at] !== "" && line[at] !== null));
     fill($("summary"), kept.map((at) => head[at]), body.map((line) => kept.map((at) => line[at])));
-    $("front-hint").textContent = (results.length > 1 ? "Colours and signs are those of the results above. " : "") + "Drag in a projection to select designs in all three and in the table; a click shows a design below. With the keyboard, filters of the table select." +
-      (results.some((result) => result.bounds.length) ? " Dashed: no design over the mappings found lies left of it or below (bounds.json)." : "");
+    $("front-hint").textContent = (results.length > 1 ? "Colours and signs are those of the results above. " : "") + "Drag in a projection to select designs in all three and in the table; a click shows a design below. With the keyboard, select by the filters of the table." +
+      (results.some((result) => result.bounds.length) ? " Dashed: no design over the mappings found lies to the left of it or below it (bounds.json)." : "");
   }
 
   const boundRows = results.flatMap((result) => result.bounds.flatMap((curve, projection) => curve.x.map((x, order) => ({ result: result.name, projection, order, x, y: curve.y[order] }))));
@@ -419,7 +419,7 @@
     if (!design) {
       const near = nearest(row);
       $("no-details").replaceChildren(
-        "Schedule, shares and mappings of this design are not in the page, which holds those of " + Object.keys(result.designs).length + " of " + result.ids.length + " designs. “mohamjax report --design” with its number adds it. ",
+        "Schedule, shares and mappings of this design are not in the page, which holds those of " + Object.keys(result.designs).length + " of " + result.ids.length + " designs. “mohamjax report --design” with its number adds them. ",
         ...(near ? [element("button", { type: "button", onclick: () => show(near.key) }, "Show the nearest design with details (" + near.id + ")")] : []),
       );
       return;

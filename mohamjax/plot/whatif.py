@@ -269,7 +269,7 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
         axes.grid(True, axis="x")
         axes.spines["left"].set_visible(False)
         if not row:
-            axes.text(0.5, 0.5, "follows none of them", ha="center", va="center", transform=axes.transAxes)
+            axes.text(0.5, 0.5, "depends on none of them", ha="center", va="center", transform=axes.transAxes)
     handles: list[Patch | Line2D] = [Patch(facecolor=PALETTE[5]), Patch(facecolor=PALETTE[0])]
     labels = ["grows with the parameter", "falls (% per 1 % of the parameter)"]
     if strong.designs > 1:

@@ -230,7 +230,7 @@ class DesignProblem:
         dtype = _float_dtype(dtype)
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             raise InputError(
-                f"{dtype} is not there", item="dtype", remedy="make the space inside `with jax.enable_x64(True):`"
+                f"{dtype} is not enabled", item="dtype", remedy="make the space inside `with jax.enable_x64(True):`"
             )
         _, key, _ = search_keys(seed)
         return jax.tree.map(jnp.asarray, self.space(key, recast(tables, dtype), given=given))

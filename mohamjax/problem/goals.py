@@ -82,7 +82,7 @@ class Goals:
         for name, weight in zip(self.objectives, self.weights, strict=True):
             if weight and not measure_named(name).log:
                 raise InputError(
-                    f"give {name} an exponent, which may be zero or less",
+                    f"give {name} an exponent, although it may be zero or less",
                     argument="weights",
                     remedy=f"give it 0, or minimise it alone: the argument `objective={name}`",
                 )

@@ -466,17 +466,17 @@ def unmet(resolved: ResolvedRequirements, reached: Reached, *, kept: bool = Fals
             return InputError(
                 f"its function gave NaN for all of the {len(reached.objectives)} designs that come nearest",
                 item=demand.key,
-                remedy="return a number of every design that runs, and mind infinite times of those that do not",
+                remedy="return a number for every design that runs, and expect infinite times of those that do not",
             )
     found = [d for d in every if d.key.startswith("limits") or d.excess.any()]
     never = [demand for demand in found if demand.excess.all()]
     parts = [demand.told((np.nanmin if demand.upper else np.nanmax)(demand.reached)) for demand in never]
-    told = f"at best {'; '.join(parts)}" if parts else "each is kept by some of them, but not all by one"
+    told = f"at best {'; '.join(parts)}" if parts else "each is met by some of them, but none meets them all"
     if len(found) > 1:
         nearest = np.argmin(np.sum([demand.excess for demand in found], axis=0))
         told += f"; the nearest has {', '.join(demand.told(demand.reached[nearest]) for demand in found)}"
     return InputError(
-        f"no design keeps the requirements; of the {len(reached.objectives)} that come nearest: {told}",
+        f"no design meets the requirements; of the {len(reached.objectives)} that come nearest: {told}",
         file=resolved.file or None,
         item=", ".join(demand.key for demand in never or found),
         remedy=(

@@ -306,12 +306,12 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
         if len(set(ring)) < len(ring):
             raise InputError("names a device twice", argument=name, remedy="name each once")
     else:
-        raise InputError("says nothing about devices", argument=name, remedy="give a number from 1, or `all`")
+        raise InputError("does not name devices", argument=name, remedy="give a number from 1, or `all`")
     if jax.process_count() > 1 and {one.process_index for one in ring} != set(range(jax.process_count())):
         raise InputError(
             f"{len(ring)} devices are not of all {jax.process_count()} processes",
             argument=name,
-            remedy="take all of them: all",
+            remedy="use `all`",
         )
     return None if ring == (known[0],) else Devices(ring)
 
@@ -378,7 +378,7 @@ def join(coordinator: str, processes: int | None = None, process: int | None = N
         initialize = functools.partial(initialize, **_address(coordinator, processes, process))
     elif (processes, process) != (None, None):
         raise InputError(
-            "the cluster says that",
+            "is set by the cluster",
             argument="processes" if processes is not None else "process",
             remedy="leave it out, or give the address of the first process",
         )
@@ -427,7 +427,11 @@ def _address(coordinator: str, processes: int | None, process: int | None) -> _A
         raise InputError(f"{coordinator!r} is no address", argument="coordinator", remedy="give HOST:PORT, or `auto`")
     if processes is None or process is None:
         name = "processes" if processes is None else "process"
-        raise InputError("is missing", argument=name, remedy="an address wants both of them")
+        raise InputError(
+            "is missing",
+            argument=name,
+            remedy="with an address, give both the argument `processes` and the argument `process`",
+        )
     if not 0 <= process < processes:
         raise InputError(
             f"is {process} of {processes} processes",

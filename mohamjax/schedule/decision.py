@@ -38,7 +38,7 @@ _CLAUSE = re.compile(
     r"(?P<name>[A-Za-z][\w-]*)(?::(?P<network>.+?))?\s*(?P<sign><=|>=)\s*(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z].*)?"
 )
 _PERIOD = "period_s"
-_EXAMPLE = "write such as latency<=33ms,area<=20mm2 or fps:NETWORK>=30"
+_EXAMPLE = "write for example latency<=33ms,area<=20mm2 or fps:NETWORK>=30"
 _ARGUMENT = "target"
 
 STEP = 0.9
@@ -154,8 +154,8 @@ class Decision:
         """As text: the named designs, one per line, and the steps; or what the nearest design misses."""
         wanted = ", ".join(clause.text for clause in self.clauses)
         if not self.kept:
-            return f"no design keeps {wanted}; design {self.nearest} comes nearest and misses {self.missed}"
-        lines = [f"{len(self.kept)} of {len(self.rows)} designs keep {wanted}"]
+            return f"no design meets {wanted}; design {self.nearest} comes nearest and misses {self.missed}"
+        lines = [f"{len(self.kept)} of {len(self.rows)} designs meet {wanted}"]
         for role, i in self.named.items():
             row = self.rows[i]
             sizes = f"{row['latency_s']:.4g} s, {row['energy_J']:.4g} J, {row['area_mm2']:.4g} mm^2"
@@ -223,9 +223,9 @@ def read_target(
     clauses = tuple(_clause(part.removesuffix(",").strip(), networks, own) for part in parts)
     if "period" not in objectives and (asked := [clause.text for clause in clauses if clause.name == "period"]):
         raise InputError(
-            f"{asked[0]!r} names what was not searched",
+            f"{asked[0]!r} names no objective of the search",
             argument=_ARGUMENT,
-            remedy="search with period among the argument `objectives`, or demand fps, one over the latency",
+            remedy="search with period in the argument `objectives`, or demand fps, which is one over the latency",
         )
     rate = _rate(clauses)
     return tuple(dataclasses.replace(clause, rate=rate) if clause.name == "power" else clause for clause in clauses)

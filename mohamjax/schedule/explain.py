@@ -523,7 +523,7 @@ def _binding(chain: CriticalChain, latency: float) -> str:
     shares = {name: seconds / latency for name, seconds in chain["bound_s"].items() if seconds >= 0.01 * latency}
     lost = {name: seconds / latency for name, seconds in chain["stalled_s"].items()}
     told = ", ".join(
-        f"{name} {share:.0%} of the time" + (f" (which loses {lost[name]:.0%} to it)" if name in lost else "")
+        f"{name} for {share:.0%} of the time" + (f" (which loses {lost[name]:.0%} to it)" if name in lost else "")
         for name, share in shares.items()
     )
     return f"the latency is that of a chain of {plural(len(chain['layers']), 'layer')}, bound by {told}"
@@ -607,7 +607,7 @@ def explanation_text(explanation: Explanation, title: str) -> str:
             table(networks),
             "chiplets: column and row on the mesh from the north-west corner; levels with words and fanout\n"
             + table(built),
-            "time [% of the latency]; stalls by what limits; a chiplet's row and the critical chain add up to 100\n"
+            "time [% of the latency]; stalls by limiting resource; each chiplet and the critical chain add up to 100\n"
             + table([head, *rows]),
             "layers by type: MACs per cycle and utilisation of their chiplets while they run; shares of that time\n"
             + table(kinds),

@@ -71,4 +71,4 @@ def told_of_little_use(front: Evaluated) -> str:
     if not idle:
         return ""
     few = f"{', '.join(idle[:3])}{', ...' if len(idle) > 3 else ''}"
-    return f"{plural(len(idle), 'layer')} below {LOW:.0%} of the MACs of the chiplet in every design: {few}"
+    return f"{plural(len(idle), 'layer')} with less than {LOW:.0%} of the chiplet's MACs at work in every design: {few}"

@@ -237,7 +237,7 @@ def _own(full: str, name: str, unit: str) -> Measure:
     def asked() -> Objective:
         if known is None:
             remedy = "give the Objective itself to mj.search; files and other processes hold no functions"
-            raise InputError(f"{full}: what computes it is not known here", argument=_ARGUMENT, remedy=remedy)
+            raise InputError(f"{full}: the function behind it is not known here", argument=_ARGUMENT, remedy=remedy)
         return known
 
     return Measure(

@@ -100,7 +100,7 @@ def told_of_slack(decision: Decision) -> str:
         slack = reached / clause.bound - 1 if clause.name == "fps" else 1 - reached / clause.bound
         if slack < NARROW:
             narrow.append(f"{clause.text} by {100 * slack:.2g} % (it reaches {clause.told(reached)})")
-    return f"the recommended design only just keeps {', '.join(narrow)}" if narrow else ""
+    return f"the recommended design only just meets {', '.join(narrow)}" if narrow else ""
 
 
 def remarks(decision: Decision, chiplets: Sequence[BuiltChiplet], partial_sums: str = "") -> list[str]:

@@ -66,8 +66,8 @@ def with_own_values(evaluated: Evaluated, announce: Callable[[str], None]) -> np
         name, lacking = evaluated.measures[m], values[~np.isfinite(values[:, m]), m]
         if lacking.size:
             raise InputError(
-                f"{name} is {lacking[0]} of {lacking.size} of the {len(values)} designs that were found",
-                argument="objectives", remedy="let its function return a finite number of every design",
+                f"{name} is {lacking[0]} for {lacking.size} of the {len(values)} designs that were found",
+                argument="objectives", remedy="let its function return a finite number for every design",
             )  # fmt: skip
         low = values[:, m].min(initial=np.inf)
         if low + evaluated.offsets[m] <= 0:

@@ -31,8 +31,8 @@ def chosen_rows(
     few = rows[representatives(objectives[rows], offset, box, settings.moham, settings.weights)]
     if len(few) < len(objectives) and len(objectives) > most:
         announce(
-            f"{len(few):,} designs stand for {len(objectives):,} that do not dominate one another; the argument "
-            f"`front` keeps more than {most}"
+            f"{len(few):,} designs stand for {len(objectives):,} that do not dominate one another; a larger "
+            f"argument `front` keeps more than {most}"
         )
     return few
 

@@ -370,7 +370,8 @@ class Search:
         if thinned := int(np.asarray(state.archive.thinned).sum()):
             self._listener.announce(
                 f"the archive reached its limit of {config.archive:,} and dropped {plural(thinned, 'design')} that "
-                "nothing dominated, where the front is densest; that costs little; the argument `archive` keeps more"
+                "nothing dominated, where the front is densest; that costs little; a larger argument `archive` keeps "
+                "more"
             )
         self._listener.announce("evaluating the front again in double precision")
         genes: Any = state.archive.genes
@@ -506,8 +507,8 @@ class Search:
         if lost.size:
             found = replaced(found, lost, shown.take(lost))
             self._listener.announce(
-                f"{plural(len(lost), 'design')} of these back in the old order: with the new one, other places of "
-                "chiplets would be better, or a requirement is broken"
+                f"{plural(len(lost), 'design')} of these put back in the old order: with the new one, the chiplets "
+                "would be better placed elsewhere, or a requirement would be broken"
             )
         return found, dataclasses.replace(ordering, changed=int(changed.sum()) - len(lost))
 

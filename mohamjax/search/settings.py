@@ -206,7 +206,7 @@ def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
     for name, value in changes.items():
         if name in _OF_PROBLEM:
             raise InputError(
-                "is the problem's to say", item=f"setting {name!r}", remedy="make a DesignProblem with another one"
+                "is set by the problem", item=f"setting {name!r}", remedy="make a DesignProblem with another one"
             )
         if name not in own and name not in homes:
             near = difflib.get_close_matches(name, [*own, *homes], 3)

@@ -34,7 +34,7 @@ def check_islands(devices: Devices | None, islands: int) -> None:
     if devices is not None and islands > 1 and islands % len(devices):
         good = -(-islands // len(devices)) * len(devices)
         raise InputError(
-            f"{islands} islands cannot be dealt out equally to {len(devices)} devices",
+            f"{islands} islands cannot be divided equally among {len(devices)} devices",
             argument="devices",
             remedy=f"take {good} islands, or a number of devices that divides them",
         )

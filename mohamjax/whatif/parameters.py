@@ -297,7 +297,7 @@ def parameter(known: abc.Mapping[str, Parameter], name: str, argument: str | Arg
             return known[full]
     if name.removeprefix("nop.") in ("link_bandwidth", "dram_bandwidth"):
         raise InputError(
-            f"{name} has no part in a package of `contention: interface`",
+            f"{name} has no effect in a package of `contention: interface`",
             argument=argument,
             remedy="set `contention: all`",
         )
@@ -306,7 +306,7 @@ def parameter(known: abc.Mapping[str, Parameter], name: str, argument: str | Arg
         other = next(other for other in energies if other in known)
         told = "states no energy" if other == energies[1] else "states the energy"
         raise InputError(
-            f"{name} has no part: the package {told} of its memory", argument=argument, remedy=f"use {other}"
+            f"{name} has no effect: the package {told} of its memory", argument=argument, remedy=f"use {other}"
         )
     if name == "technology":
         raise InputError(

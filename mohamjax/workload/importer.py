@@ -94,7 +94,7 @@ def read_network(
         raise
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         # Bytes that parse but make no sense (a name that is no text, a message in the wrong place).
-        what = "is malformed: it parses, but its names, types or sizes are no graph's"
+        what = "is malformed: it parses, but its names, types or sizes are not those of a graph"
         if isinstance(error, MemoryError):
             what = "needs more memory than there is"
         elif isinstance(error, RecursionError):

@@ -379,7 +379,7 @@ def _refuse_other_formats(document: abc.Mapping[object, object], path: pathlib.P
     strange = next((key for key in document if key in _OF_PACKAGES), None)
     if strange is not None:
         raise InputError(
-            "says something of the package, not of the networks",
+            "is about the package, not the networks",
             file=path,
             item=strange,
             remedy="write it into a file of its own and give that to a search as the argument `package`",
