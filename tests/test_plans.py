@@ -242,7 +242,7 @@ def test_layers_go_where_finish_time_and_energy_are_least(seed, demands):
         runs = (plan.template >= 0) & able[:, template] & ((pin[:, None] < 0) | (pin[:, None] == np.arange(S)))
         fits = runs & found.T[unique]
         possible = np.where(fits.any(axis=1, keepdims=True), fits, runs)[:n]
-        u, s = unique[:n, None], np.arange(S)
+        u = unique[:n, None]
         time = np.where(possible, c.duration[u, template, mapping.T[unique[:n]]], np.inf)
         energy = np.where(possible, c.tables.objectives[u, template, mapping.T[unique[:n]], 1], 1.0)
         rank = np.zeros(n)
