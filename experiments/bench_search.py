@@ -57,7 +57,7 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
         if len(speeds) == calls:
             break
     found = {"generation": statistics.median(speeds[2:]), "compile_s": compile_s}
-    found["memory_MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found["memory_MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     return found | (shares(state, space, config, settings) if parts else {})
 
 

@@ -212,6 +212,7 @@ def test_the_command_line_converts_costs(tmp_path, capsys):
     assert main(["evaluate", "schedules", str(out), "--out", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     np.testing.assert_allclose(found["schedules"][0]["makespan"], 800.0)
-    with pytest.raises(SystemExit) as stopped:
-        main(["convert", "costs", str(source), "--bandwidth", "0"])
-    assert stopped.value.code == 2
+    for bandwidth in ("0", "inf", "nan", "1e20"):
+        with pytest.raises(SystemExit) as stopped:
+            main(["convert", "costs", str(source), "--bandwidth", bandwidth])
+        assert stopped.value.code == 2

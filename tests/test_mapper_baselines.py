@@ -159,6 +159,8 @@ def test_hybrid_search_ends_with_its_victory_condition():
 def test_sizes_without_a_search_are_refused():
     for made, told in (
         (lambda: GammaConfig(population=1), "settings of gamma: population is 1; use 2 or more"),
+        (lambda: GammaConfig(tile=float("nan")), "settings of gamma: tile is nan; use 0 to 1"),
+        (lambda: GammaConfig(elite=1.0), "settings of gamma: elite is 1.0; use less"),
         (lambda: HybridConfig(victory=0.5), "settings of hybrid: victory is 0.5; use 1 or more, a whole number"),
     ):
         with pytest.raises(InputError, match=told):

@@ -24,7 +24,7 @@ from mohamjax.jobs.platform import batch_of_layers
 from mohamjax.jobs.table import JobTable
 from mohamjax.problem import Requirements
 from mohamjax.problem.requirements import requirements_from_dict
-from mohamjax.problem.resolved import Reached, demands, keeps, resolve
+from mohamjax.problem.resolved import Demand, Reached, demands, keeps, resolve
 from mohamjax.schedule import Evaluated, network_latencies
 from mohamjax.schedule.tenants import Tenants, tenant_excess, tenant_report, tenants_of
 from mohamjax.workload import Network, load_scenario
@@ -190,6 +190,12 @@ def test_a_schedule_that_never_ends_exceeds_limits_without_bound_and_is_never_na
         found = tenant_report(jnp.asarray(end), jnp.asarray([0, 1]), users)
         np.testing.assert_array_equal(tenant_excess(found, users, jnp.asarray([0.0, 0.0, 1.0]), 0.0), want)
         np.testing.assert_array_equal(tenant_excess(found, users, jnp.full(3, jnp.inf), 0.0), [0, 0, 0])
+
+
+def test_a_design_that_never_ends_is_not_the_nearest_to_a_limit():
+    for name in ("worst_lateness_s", "missed_deadlines", "weighted_latency_s"):
+        demand = Demand(f"limits.{name}", np.asarray([np.inf, 3.0, 1.0]), 2.0, upper=True)
+        assert demand.excess[0] == np.inf and demand.excess[1:].tolist() == pytest.approx([1.0, 0.0])
 
 
 # ---------------------------------------------------------------- G#

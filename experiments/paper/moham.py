@@ -69,9 +69,10 @@ def _compared(
         volumes = {label: [volume_of(study, scenario, one.result) for one in own] for label, own in found.items()}
         for label, own in found.items():
             fronts = [one.result for one in own]
-            if own is not whole and whole and study.seeds > 1:
+            if own is not whole and min(len(own), len(whole)) > 1:
                 tested.append((len(rows), volumes[list(methods)[-1]], volumes[label]))
-            pairs = [] if own is whole else list(zip(fronts, (one.result for one in whole), strict=False))
+            same = {one.seed: one.result for one in whole if own is not whole}
+            pairs = [(one.result, same[one.seed]) for one in own if one.seed in same]
             rows.append(
                 (
                     scenario, label, len(own), median([len(front) for front in fronts]), *_least(fronts),
@@ -88,7 +89,7 @@ def _compared(
     )  # fmt: skip
     spent = (
         f"Every run has {generations} generations of {tier_of(study).population} designs; values are medians over "
-        "the seeds, with quartiles. A12 is how often a run of the whole method has a larger hypervolume than one "
+        "the seeds, some with quartiles. A12 is how often a run of the whole method has a larger hypervolume than one "
         "of the variant; p is by the rank-sum test of that, after Holm. "
     )
     study.table(name, title, head, rows, spent + note)

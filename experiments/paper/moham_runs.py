@@ -14,6 +14,7 @@ import functools
 import gzip
 import io
 import math
+import os
 import pathlib
 import re
 from typing import Any
@@ -248,6 +249,7 @@ class Found:
     """What a search found.
 
     Attributes:
+        seed: of the search.
         result: `[N, 3]` float, the front that the method gives: of the last population with MOHaM and NSGA-II, of the
             archive with the others.
         archive: `[A, 3]` float, the front of all that it evaluated, 512 designs at most.
@@ -257,6 +259,7 @@ class Found:
         stability: `[G + 1]` largest finite crowding distance of the population's first front after each generation.
     """
 
+    seed: int
     result: np.ndarray
     archive: np.ndarray
     evaluations: int
@@ -303,6 +306,7 @@ def searched(study: Study, kept: Kept, scenario: str, method: str, generations: 
         return None
     points, course = fronts.rows(seed), np.array(courses.rows(seed), float)
     return Found(
+        seed=seed,
         result=_points(points, "result"),
         archive=_points(points, "archive"),
         evaluations=int(row["evaluations"]),
@@ -339,6 +343,7 @@ def search(scenario: str, method: Method, tier: Tier, generations: int, seed: in
     first = np.asarray(state.population.rank) == 0
     population = np.asarray(state.population.objectives, float)[first]
     return Found(
+        seed=seed,
         result=np.unique(population if settings.moham.result == "population" else archive, axis=0),
         archive=archive,
         evaluations=last.evaluations,
@@ -351,6 +356,8 @@ def search(scenario: str, method: Method, tier: Tier, generations: int, seed: in
 @dataclasses.dataclass(frozen=True)
 class BySeed:
     """A compressed CSV file with what every seed of a kind of search found; its first column is the seed.
+
+    Processes that run side by side have to run different kinds of searches.
 
     Attributes:
         study: the call of the script.
@@ -374,8 +381,11 @@ class BySeed:
         return list(csv.reader(io.StringIO(gzip.decompress(self.file.read_bytes()).decode())))[1:]
 
     def rows(self, seed: int) -> list[list[str]]:
-        """Rows of a seed, without the seed."""
-        return [row[1:] for row in self._lines() if row[0] == str(seed)]
+        """Rows of a seed, without the seed; none is an error, since its line in `searches_runs.csv` promises them."""
+        found = [row[1:] for row in self._lines() if row[0] == str(seed)]
+        if not found:
+            raise ValueError(f"{self.file} lacks seed {seed}: remove its line from searches_runs.csv to run it again")
+        return found
 
     def keep(self, seed: int, columns: tuple[str, ...], rows: list[list[str]]) -> None:
         """Writes a seed's rows in the place of those that the file had."""
@@ -385,7 +395,7 @@ class BySeed:
         csv.writer(text, lineterminator="\n").writerows([["seed", *columns], *others, *own])
         self.file.parent.mkdir(parents=True, exist_ok=True)
         # Written beside and moved, so that a stop leaves the other seeds whole.
-        beside = self.file.with_suffix(".part")
+        beside = self.file.with_suffix(f".part{os.getpid()}")
         beside.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
         beside.replace(self.file)
 

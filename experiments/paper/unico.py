@@ -56,7 +56,10 @@ EARLIER = RESULTS.parent / "unico"
 """Folder of searches with an earlier version of the mapper, for the tables that were not made again."""
 UNICO_AXES = ("pe_x", "pe_y", "local_bytes", "shared_bytes", "noc_bits", "dataflow")
 COMPARED = ("hasco", "nsga2", "mobohb", "unico-printed", "unico", "hasco-aimed", "mobohb-extras")
-"""Methods of Tables 1 and 2 and Figure 5, UNICO as printed and ours, and the rivals with our additions."""
+"""Methods of Table 1 and Figure 5a: rivals, UNICO as printed and ours, and rivals with our additions.
+
+The cloud device (Table 2, Figure 5b) leaves out the last two.
+"""
 TWO = ("mobilenet_v1_224", "srgan_generator")
 OTHERS = ("resnet50", "xception_299")
 ALL = ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")

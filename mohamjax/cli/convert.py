@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mohamjax.io.importers import Target
     from mohamjax.mapping import MappingTables
 
+_BANDWIDTH = options.real("a bandwidth from 1e-6 to 1e18", lambda value: 1e-6 <= value <= 1e18)
+
 _KINDS = {
     "layers": "a CSV table with a row per layer: layer, chiplet, and order or start",
     "allocation": "layers and their cores in YAML or JSON, as Stream and ZigZag have them",
@@ -40,7 +42,7 @@ def add_parser(verbs: options.Verbs) -> None:
             )
         if name == "costs":
             kind.add_argument(
-                "--bandwidth", type=options.bandwidth, required=True, help="memory bandwidth [bytes per time unit]"
+                "--bandwidth", type=_BANDWIDTH, required=True, help="memory bandwidth [bytes per time unit]"
             )
             kind.add_argument(
                 "--time-unit", choices=("cycles", "s"), default="cycles", help="time unit (default cycles)"

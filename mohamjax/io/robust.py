@@ -24,7 +24,7 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.io.designs import designs_text
 from mohamjax.io.files import csv_text, make_folder, write_together
-from mohamjax.io.results import BOUNDS_FILE, PAGE_FILE, write_front_files
+from mohamjax.io.results import ARCHIVE_FILE, BOUNDS_FILE, PAGE_FILE, write_front_files
 from mohamjax.reader import found, read_table, read_text
 from mohamjax.robust.price import ALL, Comparison
 from mohamjax.robust.reschedule import Served
@@ -34,7 +34,8 @@ from mohamjax.schedule import OBJECTIVES
 from mohamjax.search.stores import HISTORY_COLUMNS
 
 ROBUST_FILE, PRICE_FILE, NOMINAL_FOLDER = "robust.csv", "price.csv", "nominal"
-_NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", BOUNDS_FILE, PAGE_FILE)
+_OF_ONE_MODEL = (BOUNDS_FILE, ARCHIVE_FILE, PAGE_FILE)
+_NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", *_OF_ONE_MODEL)
 _ROLES = ("all", "nominal", "searched", "held out")
 _MOST = 1e100  # the same limit as for front.csv
 _COLUMNS = ("front", "design_id", "model", "role", *OBJECTIVES, "runs", "reason")
@@ -125,7 +126,7 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
         make_folder(inner)
         write_front_files(inner, alone.front, alone.history, alone.config)
     write_together(files)
-    for name in (BOUNDS_FILE, PAGE_FILE):  # of a search for a single application model
+    for name in _OF_ONE_MODEL:  # files that only a search for a single application model writes
         (folder / name).unlink(missing_ok=True)
     for file in folder.glob("designs_*.json"):
         if file not in files:

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.errors import InputError
 from mohamjax.mapper.mapping_operators import select, swap_loops
 from mohamjax.mapper.medea import Growth, grown
 from mohamjax.mapper.problems import MapperContext
@@ -64,6 +65,12 @@ class GammaConfig:
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
         check_whole(self, "settings of gamma", {"population": 2, "generations": 0, "archive": 6})
+        for name in ("elite", "parents", "crossover", "reorder", "tile", "parallel"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)!r}", item="settings of gamma", remedy="use 0 to 1")
+        if _born(self) < 1:
+            remedy = "use less, so that a generation has new mappings"
+            raise InputError(f"elite is {self.elite!r}", item="settings of gamma", remedy=remedy)
 
 
 def exchange_tiling(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace) -> MappingGenes:

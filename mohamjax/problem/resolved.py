@@ -340,9 +340,14 @@ class Demand:
 
     @property
     def excess(self) -> np.ndarray:
-        """`[N]`, by how much each design breaks the demand, measured as in `moham.violation`; 0 where it keeps it."""
+        """`[N]`, by how much each design breaks the demand; 0 where it keeps it, infinite without a result.
+
+        Limits on deadlines and weights of networks are exceeded by differences, other limits by logarithms of factors.
+        """
         if self.key in _TENANT_KEYS:
-            return np.maximum(self.reached - self.bound - _ROUNDING * np.abs(self.reached), 0.0)
+            with np.errstate(invalid="ignore"):
+                over = self.reached - self.bound - _ROUNDING * np.abs(self.reached)
+            return np.where(np.isnan(over), np.inf, np.maximum(over, 0.0))
         if self.key.startswith("limits"):
             # Values of 0 or less keep every upper limit; NaN stays NaN.
             over = np.log(np.maximum(self.reached, np.finfo(float).tiny) / self.bound)
