@@ -201,8 +201,8 @@ def sets(study: Study) -> None:
     tier, rows = tier_of(study), []
     for scenario in scenarios_of(study, SCENARIOS):
         problem = problem_of(scenario, tier)
-        shapes = [(layer.type, layer.shape) for layer in problem.application.layers]
-        uses = np.array([shapes.count((u.type, u.shape)) for u in problem.application.unique_layers])
+        application = problem.application
+        uses = np.bincount(application.unique_of_layer, minlength=len(application.unique_layers))
         for label, kind in (("MOHaM", "printed"), ("ours", OURS)):
             tables = tables_of(scenario, tier, kind)
             objectives, count = np.asarray(tables.objectives, float), np.asarray(tables.count)

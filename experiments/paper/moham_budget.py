@@ -45,12 +45,13 @@ def fig12(study: Study) -> None:
                 shares = _dominated([x.result for x in all_seeds(study, "ar-vr", off, generations, seeds)], whole)
                 if not shares:
                     continue
-                tested.append((len(rows), shares, control))
+                if len(shares) > 1:
+                    tested.append((len(rows), shares, control))
             label, share = operator.replace("_", " ") or "control", 100 * np.array(shares)
             groups.setdefault(label, {})[rates] = float(np.mean(share))
             effect = f"{a12(shares, control):.2f}" if operator else ""
             rows.append((rates, label, len(shares), f"{np.mean(share):.1f}", _spread(share), effect, ""))
-    for (place, _, _), p in zip(tested, rank_sum([(a, b) for _, a, b in tested]) if tested else (), strict=True):
+    for (place, _, _), p in zip(tested, rank_sum([(a, b) for _, a, b in tested]), strict=True):
         rows[place] = (*rows[place][:-1], f"{p:.2g}")
     note = (
         f"The paper's measure (Section VI-B6) on ar-vr, with {generations} generations of "
@@ -162,7 +163,7 @@ def _judged(
         fronts = [scaled(one.result, ideal, reference) for one in own]
         rival = volumes.get((equal, OURS))
         against = name != OURS and rival is not None
-        if against:
+        if against and min(len(rival), len(values)) > 1:
             tests.append((len(rows), rival, values))
         rows.append(
             (
@@ -174,7 +175,7 @@ def _judged(
                 f"{a12(rival, values):.2f}" if against and rival is not None else "", "",
             )
         )  # fmt: skip
-    corrected = rank_sum([(a, b) for _, a, b in tests]) if tests else []
+    corrected = rank_sum([(a, b) for _, a, b in tests])
     for (place, _, _), p in zip(tests, corrected, strict=True):
         rows[place] = (*rows[place][:-1], f"{p:.2g}")
     whole = volume_of(study, scenario, union, OURS)

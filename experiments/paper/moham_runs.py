@@ -14,7 +14,6 @@ import functools
 import gzip
 import io
 import math
-import os
 import pathlib
 import re
 from typing import Any
@@ -28,6 +27,7 @@ from exhibits import Kept, Study
 from mohamjax.emo.loop import Problem
 from mohamjax.hardware import PackageParameters
 from mohamjax.io import mapping_cache
+from mohamjax.io.files import make_folder, write_bytes
 from mohamjax.mapper import METHODS as BASELINES
 from mohamjax.mapper import BaselineMapper, LayerMapper
 from mohamjax.mapper.gamma import GammaConfig
@@ -393,11 +393,8 @@ class BySeed:
         text = io.StringIO()
         own = [[str(seed), *row] for row in rows]
         csv.writer(text, lineterminator="\n").writerows([["seed", *columns], *others, *own])
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside and moved, so that a stop leaves the other seeds whole.
-        beside = self.file.with_suffix(f".part{os.getpid()}")
-        beside.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
-        beside.replace(self.file)
+        make_folder(self.file.parent)
+        write_bytes(self.file, gzip.compress(text.getvalue().encode(), mtime=0))  # a stop leaves the other seeds whole
 
 
 def _points(rows: list[list[str]], name: str) -> np.ndarray:

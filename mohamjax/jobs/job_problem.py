@@ -130,10 +130,11 @@ def job_problem(
         raise InputError(
             "moves bytes in no time", item=f"job {table.jobs[first]}", remedy="give it a duration, or no bytes"
         )
-    if stuck := [name for name, row in zip(table.jobs, table.duration, strict=True) if not np.isfinite(row).any()]:
+    stuck = np.flatnonzero(~np.isfinite(table.duration).any(axis=1))
+    if stuck.size:
         raise InputError(
             "no accelerator can run it",
-            item=f"job {stuck[0]}",
+            item=f"job {table.jobs[stuck[0]]}",
             remedy="give it a finite duration on one, or leave it out",
         )
     wide, deep = cores if accelerators is None else accelerators, count if jobs is None else jobs

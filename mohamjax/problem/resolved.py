@@ -347,13 +347,13 @@ class Demand:
         if self.key in _TENANT_KEYS:
             with np.errstate(invalid="ignore"):
                 over = self.reached - self.bound - _ROUNDING * np.abs(self.reached)
-            return np.where(np.isnan(over), np.inf, np.maximum(over, 0.0))
-        if self.key.startswith("limits"):
+        elif self.key.startswith("limits"):
             # Values of 0 or less keep every upper limit; NaN stays NaN.
-            over = np.log(np.maximum(self.reached, np.finfo(float).tiny) / self.bound)
-            excess = np.maximum((over if self.upper else -over) - _ROUNDING, 0.0)
-            return np.where(np.isnan(excess), np.inf, excess)  # the power of a design without a result
-        return np.maximum(self.reached - self.bound if self.upper else self.bound - self.reached, 0)
+            ratio = np.log(np.maximum(self.reached, np.finfo(float).tiny) / self.bound)
+            over = (ratio if self.upper else -ratio) - _ROUNDING
+        else:
+            return np.maximum(self.reached - self.bound if self.upper else self.bound - self.reached, 0)
+        return np.where(np.isnan(over), np.inf, np.maximum(over, 0.0))  # NaN: a design without a result
 
     def told(self, value: float) -> str:
         """A text that states the value beside the bound, with enough digits to tell the two apart."""
