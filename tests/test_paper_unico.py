@@ -1,4 +1,4 @@
-"""The exhibits of UNICO: every target runs in the tier `ci`, and the kept searches of earlier tables are found."""
+"""The exhibits of UNICO: every target runs in the tier `ci`, and the committed searches are found."""
 
 import dataclasses
 import pathlib
@@ -10,7 +10,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
 import unico
 import unico_runs
-from exhibits import main
+from exhibits import RESULTS, main
 from lines import Lines
 
 from mohamjax.unico.config import CodesignConfig
@@ -25,9 +25,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("unico")
 
 
-@pytest.mark.parametrize(
-    "name", [n if n == "fig7" else pytest.param(n, marks=pytest.mark.slow) for n in unico.EXHIBITS]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_target_runs(name, folder):
     main("unico", unico.EXHIBITS, [name, "--tier", "ci", "--seeds", "1", "--out", str(folder)])
     text = (folder / f"{name}.md").read_text()
@@ -36,14 +34,13 @@ def test_a_target_runs(name, folder):
         assert (folder / f"{FIGURES[name]}.png").exists()
 
 
-def test_kept_searches_are_found():
-    """Settings added later do not invalidate old lines while they have their defaults."""
-    lines = Lines(unico.EARLIER / "runs.csv", unico_runs.RUN_COLUMNS, 5)
+def test_committed_searches_are_found():
+    """The committed lines have today's settings: a table is made again without a search, and others are missing."""
+    lines = Lines(RESULTS / "unico" / "runs.csv", unico_runs.RUN_COLUMNS, 5)
     runs = unico_runs.Runs(lines, report_only=True)
-    found = [runs.search("small", "edge", w, v, 0) for w in unico.TWO for v in unico.ALL]
+    found = [runs.search("small", "edge", w, v, s) for w in unico.TWO for v in unico.ALL for s in range(3)]
     assert all(found) and runs.left == 0
-    assert runs.search("small", "edge", "srgan_generator", "mobohb-extras", 0) is None
-    assert {name: getattr(CodesignConfig(), name) for name in unico_runs._SINCE} == unico_runs._SINCE
+    assert runs.search("small", "edge", "srgan_generator", "mobohb-extras", 99) is None
 
 
 def test_packaged_networks_have_their_layers():

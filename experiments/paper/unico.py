@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 import unico_tables as tables
-from exhibits import RESULTS, Lines, Study, main
+from exhibits import Lines, Study, main
 from report import header
 from unico_runs import (
     ABLATED,
@@ -52,8 +52,6 @@ from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.protocol import Axes, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace, named_space
 
-EARLIER = RESULTS.parent / "unico"
-"""Folder of searches with an earlier version of the mapper, for the tables that were not made again."""
 UNICO_AXES = ("pe_x", "pe_y", "local_bytes", "shared_bytes", "noc_bits", "dataflow")
 COMPARED = ("hasco", "nsga2", "mobohb", "unico-printed", "unico", "hasco-aimed", "mobohb-extras")
 """Methods of Table 1 and Figure 5a: rivals, UNICO as printed and ours, and rivals with our additions.
@@ -78,26 +76,13 @@ PAPER = {
 }
 
 
-def runs_of(study: Study, *, earlier: bool = False) -> Runs:
-    """The searches of a study, in its folder.
-
-    Args:
-        study: the study.
-        earlier: whether the tier `small` takes the lines of `EARLIER`, unless it has a folder of its own.
-    """
-    earlier = earlier and study.tier == "small" and study.folder == RESULTS / study.paper
-    folder = EARLIER if earlier else study.folder
-    return Runs(Lines(folder / "runs.csv", RUN_COLUMNS, 5), study.until, study.report_only)
+def runs_of(study: Study) -> Runs:
+    """The searches of a study, in its folder."""
+    return Runs(Lines(study.folder / "runs.csv", RUN_COLUMNS, 5), study.until, study.report_only)
 
 
 def written(study: Study, runs: Runs, name: str, title: str, text: str) -> None:
     """Writes `NAME.md`."""
-    if runs.lines.path.parent == EARLIER:
-        text += (
-            "\nThe searches are those of `results/unico/runs.csv`, made at commit 2779119 (2026-11-23) with an "
-            "earlier version of the mapper, whose mapping searches draw other mappings from the same seeds. They "
-            "are compared only with each other.\n"
-        )
     if runs.left:
         text += f"\n{runs.left} searches were not begun: the table shows what there is.\n"
     study.folder.mkdir(parents=True, exist_ok=True)
@@ -228,7 +213,7 @@ def drawn(
 
 def table3(study: Study) -> None:
     """Table 3: one accelerator for four networks, its design nearest to the ideal on eight others."""
-    runs = runs_of(study, earlier=True)
+    runs = runs_of(study)
     methods = ("hasco", "hasco-r", "unico-no-R", "unico")
     trained = study.pick(("small",), TRAINED, TRAINED)
     unseen = study.pick(("mobilenet_v3_small",), UNSEEN, UNSEEN)
@@ -241,7 +226,7 @@ def table3(study: Study) -> None:
         return
     space = named_space("unico-edge")
     generations = BUDGETS[study.tier]["first"] << (BUDGETS[study.tier]["rounds"] - 1)
-    measurements = Measurements(Lines(runs.lines.path.parent / "measured.csv", MEASURED_COLUMNS, 4))
+    measurements = Measurements(Lines(study.folder / "measured.csv", MEASURED_COLUMNS, 4))
     text = "Searched for: " + ", ".join(trained) + ".\n\n"
     text += tables.comparison(found, methods, [workload], seeds, methods[0])
     for log in (False, True):
@@ -315,7 +300,7 @@ def fig7(study: Study) -> None:
 
 
 def _more(study: Study, name: str, scenario: str, cases: Sequence[str], methods: Sequence[str], note: str) -> None:
-    runs, cases = runs_of(study, earlier=True), study.pick(("small",), cases, cases)
+    runs, cases = runs_of(study), study.pick(("small",), cases, cases)
     methods = study.pick(methods[:2], methods, methods)
     found = gathered(runs, study, scenario, cases, methods)
     text = tables.comparison(found, methods, cases, study.seeds, "hasco" if "hasco" in methods else methods[0])
@@ -357,7 +342,7 @@ def choices(study: Study) -> None:
     First on the space that is enumerated, where a search takes seconds, with brackets of eight points that cost 80
     generations each; then on two networks.
     """
-    runs, space, seeds = runs_of(study, earlier=True), enumerable(), study.pick(1, 5, 5)
+    runs, space, seeds = runs_of(study), enumerable(), study.pick(1, 5, 5)
     sizes = {"lanes": 8, "first": 4, "rounds": 4, "iterations": study.pick(2, 8, 8), "mapping_seed": 0}
     variants = study.pick(("hasco", "unico"), CHOICES, CHOICES)
     found: dict[tuple[str, str, int], Run] = {}
@@ -395,7 +380,7 @@ def enumerable() -> HardwareSpace:
 
 def enumerated(study: Study) -> None:
     """A space that is searched whole: share of its true hypervolume at 15 % of the cost (not in the paper)."""
-    runs, space, seeds = runs_of(study, earlier=True), enumerable(), study.pick(1, 10, 10)
+    runs, space, seeds = runs_of(study), enumerable(), study.pick(1, 10, 10)
     methods = study.pick(
         ("unico",), ("unico", "hasco", "mobohb", "nsga2", "random"), ("unico", "hasco", "mobohb", "nsga2", "random")
     )

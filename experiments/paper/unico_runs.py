@@ -81,9 +81,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 """Methods; UNICO as printed, and HASCO with its mapping searches; HASCO and MOBOHB with the extras of our UNICO; and
 UNICO with other parts, among them the kind of halving and the rule for what trains the surrogate."""
 
-_SINCE = {"extras": False, "preset": "ours"}
-"""Settings newer than some of the kept lines, with the values that those lines had."""
-
 
 def small_application() -> ApplicationModel:
     """A network of four layers, which takes little time."""
@@ -233,8 +230,8 @@ class Runs:
         config: CodesignConfig,
     ) -> Run | None:
         """The search of a key, from its line if its settings are equal, defaults too; None if no search may begin."""
-        told = {k: v for k, v in dataclasses.asdict(config).items() if k not in _SINCE or v != _SINCE[k]}
-        mark = hashlib.sha256(json.dumps(plain(told), sort_keys=True, default=str).encode()).hexdigest()[:12]
+        told = json.dumps(plain(dataclasses.asdict(config)), sort_keys=True, default=str)
+        mark = hashlib.sha256(told.encode()).hexdigest()[:12]
         row = self._known.get(key)
         if row is not None and row["settings"] == mark:
             return Run.of(row)
