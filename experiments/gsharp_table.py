@@ -180,7 +180,7 @@ def report(arguments) -> None:
         f"{header()}, from {sources}. Every search spends {EVALUATIONS:,}",
         "evaluations (the seeding heuristics of `gsharp` count among them). LB cores are `LB_rs`, bandwidth demand is",
         "`as-released`. Numbers are makespans over the lower bound of the case (1.000 is optimal): the median over",
-        "seeds and, where they differ, the quartiles. The bound is that of `jobs/bounds.py`; the column `plain`",
+        "seeds and, where they differ, the quartiles. The bound is `jobs.bounds`; the column `plain`",
         "gives the bound without stalls (longest job, machine time, bytes) as a share of it.",
         "",
         *tuning(by),

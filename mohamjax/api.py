@@ -541,7 +541,7 @@ def search(
         seed: of all randomness: the same problem, settings and seed give the same front.
         preset: `default`, `layers`, `moham` or `paper`, see `Settings.preset`; the package stays the problem's.
         progress: whether to write progress on standard error, at most a line in two seconds for each step, and at the
-            end which layers use little of their chiplet in every design.
+            end which layers use little of every template, or of their chiplet in every design.
         listener: an object of your own that receives the progress (`search.Listener`), instead of `progress`.
         designs: `designs/1` or `schedule/1` file whose designs are evaluated first.
         checkpoint: npz file that is written every half a minute and at the end; its folder is created. A search with an
@@ -597,8 +597,9 @@ def search(
         resume=resume,
         devices=devices,
     ).run()
-    if progress and is_first(chosen_devices(devices)) and (idle := told_of_little_use(result.front)):
-        lines.line(idle)
+    if progress and is_first(chosen_devices(devices)):
+        for line in told_of_little_use(result.front):
+            lines.line(line)
     return result
 
 

@@ -19,6 +19,7 @@ from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 SMALL = 4  # TEMPLATES[SMALL]: buffers of 8 and 64 words, 4 x 6 children, every loop everywhere
 LAYER = UniqueLayer("conv", WorkloadShape(K=4, C=2, P=2, R=2))
+GROUPED = UniqueLayer("conv", WorkloadShape(G=4, K=2, P=2, R=2))  # groups may run side by side
 BATCH = 4096
 
 
@@ -80,25 +81,26 @@ def front(objectives):
     return rows[[not any((o <= r).all() and (o < r).any() for o in rows) for r in rows]]
 
 
-@pytest.fixture(scope="module")
-def everything():
-    return every_mapping(SMALL, LAYER)
+@pytest.fixture(scope="module", params=[LAYER, GROUPED], ids=["channels", "groups"])
+def everything(request):
+    return request.param, *every_mapping(SMALL, request.param)
 
 
 def test_it_counts_every_mapping(everything):
-    legal, mappings = everything
-    size = space_size(LAYER, TEMPLATES[SMALL], TECHNOLOGY, padding=False)
+    layer, legal, mappings = everything
+    size = space_size(layer, TEMPLATES[SMALL], TECHNOLOGY, padding=False)
     assert (size.splits, size.mappings) == (legal, len(mappings))
     assert size.splits < size.classes < size.mappings
 
 
 @pytest.mark.slow
 def test_its_front_is_that_of_all_mappings(everything):
-    problem = context(LAYER, TEMPLATES[SMALL], TECHNOLOGY, padding=False)
+    layer, _, mappings = everything
+    problem = context(layer, TEMPLATES[SMALL], TECHNOLOGY, padding=False)
     assert children_room([problem.space]) > 0  # P and R may run side by side
-    values = evaluate(everything[1], problem)
+    values = evaluate(mappings, problem)
     values = values[np.isfinite(values).all(axis=1)]
-    tables = Enumeration([LAYER], [TEMPLATES[SMALL]], TECHNOLOGY, padding=False).tables()
+    tables = Enumeration([layer], [TEMPLATES[SMALL]], TECHNOLOGY, padding=False).tables()
     count = int(tables.count[0, 0])
     found = tables.objectives[0, 0, :count]
     true = front(values)
@@ -109,7 +111,7 @@ def test_its_front_is_that_of_all_mappings(everything):
     for m, row in enumerate(found):
         assert not ((values < row * (1 - 1e-5)).all(axis=1)).any()
         nest = jax.tree.map(lambda leaf, m=m: leaf[0, 0, m], tables.mapping)
-        assert violations(nest, SMALL, LAYER.shape) == []
+        assert violations(nest, SMALL, layer.shape) == []
 
 
 @pytest.mark.parametrize("seed", range(4))

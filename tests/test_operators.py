@@ -397,6 +397,29 @@ def test_mapping_transform_is_the_nearest_scaled_point():
     assert mapping_transform(objectives, np.asarray([[3, 1]]))[0, 0, :, 1].tolist() == [0, 0, 0]
 
 
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_no_mapping_of_the_target_is_nearer_than_the_transform(seed):
+    """The oracle scales every set and measures all distances in double precision, pair by pair."""
+    rng = np.random.default_rng(seed)
+    objectives = rng.uniform(1, 1e6, (2, 3, 7, 3)).astype(np.float32)
+    count = rng.integers(0, 8, (2, 3))
+    table = np.asarray(mapping_transform(objectives, count))
+
+    def scaled(u, t):
+        rows = objectives[u, t, : count[u, t]].astype(float)
+        span = np.ptp(rows, axis=0)
+        return (rows - rows.min(0)) / np.where(span > 0, span, 1)
+
+    for u, a, b in np.ndindex(2, 3, 3):
+        if not count[u, b]:
+            assert (table[u, a, :, b] == 0).all()
+        elif count[u, a]:
+            for m, point in enumerate(scaled(u, a)):
+                gaps = ((scaled(u, b) - point) ** 2).sum(axis=1)
+                assert gaps[table[u, a, m, b]] <= gaps.min() + 1e-5
+
+
 def test_random_orders_reach_every_topological_order():
     g = chains()
     orders = random_orders(jax.random.key(0), g.predecessors, g.layers, count=2000)

@@ -244,6 +244,16 @@ def test_primes_run_as_fast_as_their_neighbours():
     assert (on_shidiannao["512 keys"], on_shidiannao["513 keys"]) == (16384, 16896)
 
 
+@pytest.mark.slow
+def test_attention_products_of_197_tokens_use_many_macs():
+    """Both products of a layer of ViT-B/16 ran at 64 MACs per cycle on this template without groups and padding."""
+    products = [WorkloadShape(G=12, N=197, K=197, C=64), WorkloadShape(G=12, N=197, K=64, C=197)]
+    layers = [UniqueLayer("bmm", shape) for shape in products]
+    tables = LayerMapper(layers, [load_template("simba")], TECHNOLOGY).search(jax.random.key(0))
+    cycles = np.min(tables.objectives[:, 0, :, 0], axis=1)
+    assert all(shape.macs / cycles[u] >= 8 * 64 for u, shape in enumerate(products))
+
+
 def test_padding_is_switched_off_by_name_and_by_the_papers_preset():
     usual = Settings.preset("tiny")
     assert usual.mapper.padding and not Settings.preset("tiny", preset="paper").mapper.padding

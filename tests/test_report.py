@@ -157,7 +157,8 @@ def test_a_design_is_told_whole(evaluated):
                     for field in dataclasses.fields(evaluated.tables.mapping)
                 }
             )
-            assert nest["text"] == loop_nest(mapping, evaluated.templates[t].level_names)
+            bounds = application.layers[layer].shape.bounds
+            assert nest["text"] == loop_nest(mapping, evaluated.templates[t].level_names, bounds)
             assert nest["template"] == t
     assert len({nest["text"] for nest in told["nests"]}) > 1
     spreaded = told["designs"]["0"]  # its interfaces are slow: layers are slowed down, and traffic reaches the limit

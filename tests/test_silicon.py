@@ -8,8 +8,13 @@ import pytest
 from conftest import reference
 
 from mohamjax.cli import main
-from mohamjax.hardware import load_template, template_from_dict, template_to_dict, template_to_yaml
+from mohamjax.errors import InputError
+from mohamjax.hardware import load_technology, load_template, template_from_dict, template_to_dict, template_to_yaml
 from mohamjax.io.samples import evaluate_samples, read_architectures
+from mohamjax.mapper.problems import context
+from mohamjax.mapping import encode
+from mohamjax.mapping.notation import mapping_from_dict
+from mohamjax.workload import UniqueLayer, WorkloadShape
 
 CLOCK_HZ = 200e6
 CHIP = {  # words have 16 bits
@@ -52,6 +57,24 @@ def test_the_chips_own_mappings_read_and_write_the_measured_bytes(tmp_path):
         buffer = row["out"]["levels"][3]
         moved = (buffer["reads"][1] + 2 * buffer["updates"][2]) * 2 * groups[row["id"]]
         assert moved / 1e6 == pytest.approx(float(rows[row["id"]]["Global Buffer Accesses (MB)"]), rel=0.04)
+
+
+def test_the_map_space_has_the_chips_mappings_of_all_layers_but_the_second():
+    """CONV2's has two strips of output rows (Q) along Y, where the packaged dataflow has S, C, K and G."""
+    template, refused = chip_template(), {}
+    names, keeps = template.level_names, [level.keep for level in template.levels]
+    for row in map(json.loads, reference("silicon/eyeriss_chip.jsonl").read_text().splitlines()):
+        own = row["layer"]
+        bounds = {d: own[d] for d in "NKCPQRS"}
+        shape = WorkloadShape(**bounds, stride=(own["hstride"], own["wstride"]))
+        levels = [{"name": name, **loops} for name, loops in zip(names, row["mapping"]["levels"], strict=True)]
+        space = context(UniqueLayer("conv", shape), template, load_technology(), padding=False).space
+        try:
+            encode(mapping_from_dict({"levels": levels}, names, keeps), space, level_names=names)
+        except InputError as error:
+            refused[row["id"]] = str(error)
+    assert list(refused) == ["CONV2"]
+    assert "Q" in refused["CONV2"] and "shared_glb" in refused["CONV2"]
 
 
 @pytest.mark.slow

@@ -449,7 +449,17 @@ def test_groups_in_parallel_and_padded_mappings_come_back_with_the_same_counts(t
     with (tmp_path / "all" / "index.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(found) > 20
-    for row in rows:
+    # The rows are in the order of the tables; what comes back is compared level by level.
+    places = [(u, t, m) for u, t in np.ndindex(2, 2) for m in range(int(tables.count[u, t]))]
+    assert len(rows) == len(places)
+    for row, (u, t, m) in zip(rows, places, strict=True):
         out = found[row["folder"]]
         assert out["cycles"] == float(row["cycles"])
         assert out["energy_pJ"] == pytest.approx(float(row["energy_pJ"]), rel=1e-9)
+        nest = jax.tree.map(lambda leaf, at=(u, t, m): np.asarray(leaf)[at], tables.mapping)
+        larger = padded(nest, bounds[u])
+        assert row["padded"] == " ".join(f"{d}={b}" for d, b in zip(DIMS, larger, strict=True) if b > 1)
+        levels = len(out["levels"])
+        reads = [sum(level["vector_reads"]) * level["utilized_instances"][0] for level in out["levels"]]
+        np.testing.assert_allclose(reads, tables.block_reads[u, t, m, :levels], rtol=1e-6)
+    assert any(row["padded"] for row in rows)

@@ -18,6 +18,7 @@ from mohamjax.io import evaluate_files, read_designs
 from mohamjax.io.files import parse_json
 from mohamjax.io.forms import DESIGN_PARTS, ChipletForm, DesignForm, StepForm
 from mohamjax.mapping.notation import NestForm, OwnedNestForm, loop_nest, mapping_from_dict, mappings_of
+from mohamjax.workload import WorkloadShape
 
 TECHNOLOGY = load_technology()
 
@@ -145,6 +146,9 @@ def test_a_loop_nest_says_ranges_as_timeloop_does():
         "for k in [0:4)",
         "multiply-accumulate",
     ]
+    padded = loop_nest(nest, ["RF", "DRAM"], WorkloadShape(K=4, P=111, C=3).bounds)
+    assert padded.splitlines() == ["padded to P=112", *loop_nest(nest, ["RF", "DRAM"]).splitlines()]
+    assert loop_nest(nest, ["RF", "DRAM"], WorkloadShape(K=4, P=112, C=3).bounds) == loop_nest(nest, ["RF", "DRAM"])
 
 
 def test_keys_stand_in_any_order_and_are_spelt_in_any_way(tmp_path, document):

@@ -29,6 +29,8 @@ from mohamjax.schedule.view import design_view
 from mohamjax.search import Search, Settings
 from mohamjax.workload import SCENARIOS, WorkloadShape
 
+_WITH_UNET = (*SCENARIOS, "ar-vr-unet")
+
 
 def _least(fronts: Sequence[np.ndarray]) -> list[str]:
     """Medians over the seeds of the least latency [ms], energy [mJ] and area [mm²] of their fronts."""
@@ -106,7 +108,7 @@ def eq1(study: Study) -> None:
     levels = [_choices(name) for name in TEMPLATES]
     hardware = math.log10(sum(map(math.prod, levels)) * instances)
     rows = []
-    cases = {name: application_of(name) for name in (*SCENARIOS, "ar-vr-unet")}
+    cases = {name: application_of(name) for name in _WITH_UNET}
     resnet = application_of("edge").networks[0]
     four = dataclasses.replace(
         cases["edge"], networks=tuple(dataclasses.replace(resnet, name=f"{i}") for i in range(4))
@@ -296,24 +298,25 @@ def _two_designs(study: Study, generations: int) -> dict[str, dict[str, object]]
 def fig7(study: Study) -> None:
     """Fig. 7: hardware-only, mapping-only and co-optimisation, four scenarios and AR/VR with UNet."""
     methods = {"hardware only": "simba only", "mapping only": "mapping only", "co-optimisation": "MOHaM"}
-    scenarios = scenarios_of(study, (*SCENARIOS, "ar-vr-unet"), (*SCENARIOS, "ar-vr-unet"))
     note = (
         "All searches are as printed (preset `moham`). With hardware only, Simba is the only template. With "
         "mapping only, the package is closed and has 16 chiplets of the largest size, of the three templates in "
         "turn (the paper does not print its mix)."
     )
-    _compared(study, "fig7", methods, scenarios, "MOHaM, Figure 7: what is optimised", note)
+    _compared(
+        study, "fig7", methods, scenarios_of(study, _WITH_UNET, _WITH_UNET), "MOHaM, Figure 7: what is optimised", note
+    )
 
 
 def fig8(study: Study) -> None:
-    """Fig. 8: homogeneous and heterogeneous sub-accelerators, four scenarios."""
+    """Fig. 8: homogeneous and heterogeneous sub-accelerators, four scenarios and AR/VR with UNet."""
     methods = {**{name: f"{name} only" for name in TEMPLATES}, "all templates": "MOHaM"}
     note = "All searches are as printed (preset `moham`); all templates run depthwise layers over their own channels."
-    _compared(study, "fig8", methods, scenarios_of(study, SCENARIOS), "MOHaM, Figure 8: templates", note)
+    _compared(study, "fig8", methods, scenarios_of(study, _WITH_UNET, _WITH_UNET), "MOHaM, Figure 8: templates", note)
 
 
 def fig9(study: Study) -> None:
-    """Fig. 9: single objectives beside the front, four scenarios."""
+    """Fig. 9: single objectives beside the front, four scenarios and AR/VR with UNet."""
     methods = {
         "latency alone": "least latency", "energy alone": "least energy", "energy-delay product": "least product",
         "all three": "MOHaM",
@@ -322,7 +325,7 @@ def fig9(study: Study) -> None:
         "All searches are as printed (preset `moham`). A single objective, or the product of latency and energy, "
         "is minimised alone and gives one design."
     )
-    _compared(study, "fig9", methods, scenarios_of(study, SCENARIOS), "MOHaM, Figure 9: objectives", note)
+    _compared(study, "fig9", methods, scenarios_of(study, _WITH_UNET, _WITH_UNET), "MOHaM, Figure 9: objectives", note)
 
 
 # ---------------------------------------------------------------- Figure 10

@@ -272,6 +272,7 @@ def _write(
 ) -> None:
     """Writes the files that were asked for, and prints the tables."""
     from mohamjax.io import best_nests, mappings_document, write_timeloop_mappings
+    from mohamjax.schedule import layers_that_fill_no_template, told_of_unfilled
 
     report = mappings_document(setup, tables, choices, _record(arguments))
     if arguments.out is not None:
@@ -281,6 +282,8 @@ def _write(
         tell_export(terminal, "mapping", exported, arguments.timeloop)
     if arguments.figure is not None:
         terminal.line(f"figure {_draw_mappings(report, setup.application, arguments.figure)}")
+    if unfilled := told_of_unfilled(layers_that_fill_no_template(setup, tables)):
+        terminal.line(unfilled)
     stream = sys.stderr if arguments.out == "-" else sys.stdout
     text = set_table(report, stream) + "\n"
     if choices:

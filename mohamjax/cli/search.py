@@ -465,8 +465,8 @@ def _searched(
     early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
     terminal.line(f"results in {folder}{early if result.interrupted else ''}")
     front = result.front
-    if idle := told_of_little_use(front):
-        terminal.line(f"{idle}; `mohamjax evaluate designs --explain` tells more")
+    for line in told_of_little_use(front):
+        terminal.line(line)
     one = settings.moham.objective
     roles = {} if one == "front" else {f"least {one}": result.best}
     roles |= landmarks(result.front.objectives, result.front.measures, result.front.offsets)

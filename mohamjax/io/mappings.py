@@ -157,7 +157,7 @@ def best_nests(setup: Setup, tables: MappingTables) -> str:
                     f"{name} ({unique.type}, {bounds or 'a single product'}) on {template.name}: {', '.join(names)}\n"
                     f"{latency:,.0f} cycles on-chip, {alone_cycles[u, t, m]:,.0f} at the interface, "
                     f"{energy * 1e-6:,.4g} uJ, {area * 1e-6:,.4g} mm^2\n"
-                    f"{loop_nest(nest, template.level_names)}\n"
+                    f"{loop_nest(nest, template.level_names, unique.shape.bounds)}\n"
                 )
     return "\n".join(blocks)
 

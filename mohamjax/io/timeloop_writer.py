@@ -30,6 +30,7 @@ from mohamjax.io.timeloop_architecture import BANDWIDTHS
 from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables, Sample, predict
 from mohamjax.mapping.nest import padded_shape
+from mohamjax.mapping.notation import told_padding
 from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, Evaluated
 from mohamjax.schedule.setup import Setup
@@ -245,6 +246,8 @@ def _safe(name: str) -> str:
 
 ABOUT = """Input of timeloop-model 3.0, and `index.csv`, which says what mohamjax counts for it.
 
+`padded` names the bounds that a mapping rounds up; problem.yaml is the problem with these bounds.
+
 Hand all files of a mapping to one call, with those of the chiplet in the folder around it where there are such:
 
     TIMELOOP_DISABLE_LINK_TRANSFERS=1 timeloop-model FOLDER/*.yaml
@@ -337,9 +340,10 @@ def write_timeloop_mappings(
 ) -> TimeloopExport:
     """Writes every mapping of Pareto tables on its own minimal hardware.
 
-    `folder/index.csv` has a row per mapping: `network`, `layer` (the first of this type and shape), `template`, the
-    `folder` with its five files, and in double precision `latency_cycles` (without off-chip limits), `cycles`
-    (Timeloop's), `energy_pJ`, `wires_pJ` (the part of the energy that the wires take) and `area_um2`.
+    `folder/index.csv` has a row per mapping: `network`, `layer` (the first of this type and shape), `template`,
+    `padded` (bounds that the mapping pads, as in `K=16`; `problem.yaml` is the padded problem), the `folder` with its
+    five files, and in double precision `latency_cycles` (without off-chip limits), `cycles` (Timeloop's), `energy_pJ`,
+    `wires_pJ` (the part of the energy that the wires take) and `area_um2`.
 
     Args:
         folder: The folder; created if absent.
@@ -384,8 +388,9 @@ def write_timeloop_mappings(
                     continue
                 written.add(write_documents(folder / place, documents))
                 samples.append(Sample(place, architecture, shape, nest))
-                network = application.networks[application.network_of_layer[owner]].name
-                rows.append({"network": network, "layer": first.name, "template": template.name, "folder": place})
+                row = {"network": application.networks[application.network_of_layer[owner]].name, "layer": first.name}
+                larger = told_padding(nest, unique.shape.bounds)
+                rows.append({**row, "template": template.name, "padded": larger, "folder": place})
     _write_index(folder, rows, samples, skipped)
     return TimeloopExport(len(rows), tuple(skipped), written.files, written.bytes)
 
@@ -426,6 +431,7 @@ def write_timeloop_designs(
         machines = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.reports.chiplets.machine)
         numbers = {int(tile): k for k, tile in enumerate(np.flatnonzero(design.template >= 0))}
         places: dict[tuple[int, int, int], str | None] = {}
+        larger: dict[tuple[int, int, int], str] = {}
         known: dict[int, Architecture] = {}
         label = f"{int(name):03d}" if str(name).isdecimal() else _safe(str(name))
         label = f"{label}-{i}" if label in labels else label
@@ -451,11 +457,13 @@ def write_timeloop_designs(
                     places[tile, u, m] = None
                     continue
                 places[tile, u, m] = place
+                larger[tile, u, m] = told_padding(nest, application.unique_layers[u].shape.bounds)
                 written.add(write_documents(folder / place, {key: parts[key] for key in ("problem", "mapping")}))
                 samples[place] = Sample(place, known[tile], shape, nest)
             if places[tile, u, m] is not None:
                 row = {"design_id": name, "chiplet": numbers[tile], "network": application.networks[n].name}
-                rows.append({**row, "layer": title, "template": template.name, "folder": places[tile, u, m]})
+                row |= {"layer": title, "template": template.name, "padded": larger[tile, u, m]}
+                rows.append({**row, "folder": places[tile, u, m]})
         written.step()
     _write_index(folder, rows, list(samples.values()), skipped)
     return TimeloopExport(len(evaluated), tuple(skipped), written.files, written.bytes)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import jax
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta, field
 
 from mohamjax.dims import Dim
@@ -350,10 +351,22 @@ def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) 
     return InputError(told, file=file, item=item, remedy=remedy)
 
 
-def loop_nest(mapping: Mapping, level_names: Sequence[str]) -> str:
-    """The mapping as a loop nest that a person can read, outermost loop first; ranges as Timeloop writes them."""
+def told_padding(mapping: Mapping, bounds: npt.ArrayLike) -> str:
+    """The bounds that one mapping of a layer with these bounds pads, with their padded values: `K=16 Q=8`, or empty."""
+    return " ".join(f"{d}={b}" for d, b in padded_names(padded(mapping, np.asarray(bounds))).items())
+
+
+def loop_nest(mapping: Mapping, level_names: Sequence[str], bounds: npt.ArrayLike | None = None) -> str:
+    """The mapping as a loop nest that a person can read, outermost loop first; ranges as Timeloop writes them.
+
+    Args:
+        mapping: one mapping, NumPy arrays.
+        level_names: names of its levels, innermost first.
+        bounds: the layer's; if given, a first line names the padded ones where there are any.
+    """
     rows = mapping_to_dict(mapping, level_names)["levels"]
-    lines, depth = [], 0
+    larger = told_padding(mapping, bounds) if bounds is not None else ""
+    lines, depth = [f"padded to {larger}"] if larger else [], 0
     for row in reversed(rows):
         kept = "".join(v[0] for v, k in zip(DATA_SPACES, row["keep"], strict=True) if k) or "nothing"
         lines.append(f"{row['name']} [keeps {kept}]")

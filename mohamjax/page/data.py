@@ -358,7 +358,7 @@ class _Details:
         nests = []
         for (u, t, m), numbers in zip(self.nests, self.moved, strict=True):
             nest = jax.tree.map(lambda leaf, at=(u, t, m): np.asarray(leaf[at]), mapping)
-            text = loop_nest(nest, templates[t].level_names)
+            text = loop_nest(nest, templates[t].level_names, application.unique_layers[u].shape.bounds)
             told = zip(("alone_s", "bytes", "intensity"), _digits(numbers), strict=True)
             nests.append({"template": t, "text": text, **dict(told)})
         return {

@@ -9,7 +9,6 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from mohamjax.problem.kinds import Kinds
 from mohamjax.problem.plan_tables import PlanTables
@@ -152,29 +151,31 @@ def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *,
     return in_blocks(jax.vmap(one), jax.random.split(key, count), 64)
 
 
-def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
+@jit_o1_plain_loops
+def mapping_transform(objectives: jax.Array, count: jax.Array) -> jax.Array:
     """The most similar mapping on every other template, for every mapping (docs/concepts/designs.md).
 
     Objectives are scaled to [0, 1] within each (unique layer, template) set; the transform of a mapping is the
-    nearest point of the target's set (Euclidean).
+    nearest point of the target's set (Euclidean), the first of several.
 
     Args:
         objectives: `[U, T, M, 3]` float.
         count: `[U, T]` int, entries of each set.
 
     Returns:
-        `[U, T, M, T]` int32; 0 where either side is empty.
+        `[U, T, M, T]` int32; 0 where the target's set is empty.
     """
-    unique, templates, size, _ = objectives.shape
-    valid = np.arange(size) < count[..., None]
-    low = np.min(np.where(valid[..., None], objectives, np.inf), axis=2, keepdims=True)
-    high = np.max(np.where(valid[..., None], objectives, -np.inf), axis=2, keepdims=True)
-    span = np.where(high > low, high - low, 1.0)
-    with np.errstate(invalid="ignore"):
-        scaled = np.where(valid[..., None], (objectives - low) / span, 0.0)
-    out = np.zeros((unique, templates, size, templates), np.int32)
-    for u, target in np.ndindex(unique, templates):  # one by one: the distances take memory quadratic in the size
-        if count[u, target]:
-            gap = np.sum((scaled[u, :, :, None] - scaled[u, target, : count[u, target]]) ** 2, axis=-1)
-            out[u, ..., target] = np.argmin(gap, axis=-1)
-    return out
+    valid = jnp.arange(objectives.shape[2]) < count[..., None]
+    inside = valid[..., None]
+    low = jnp.min(jnp.where(inside, objectives, jnp.inf), axis=2, keepdims=True)
+    high = jnp.max(jnp.where(inside, objectives, -jnp.inf), axis=2, keepdims=True)
+    scaled = jnp.where(inside, (objectives - low) / jnp.where(high > low, high - low, 1), 0)
+
+    def nearest(point: jax.Array, points: jax.Array, exist: jax.Array) -> jax.Array:
+        return jnp.argmin(jnp.where(exist, jnp.sum((points - point) ** 2, axis=-1), jnp.inf)).astype(jnp.int32)
+
+    of_set = jax.vmap(nearest, in_axes=(0, None, None))
+    of_templates = jax.vmap(of_set, in_axes=(0, None, None))
+    to_templates = jax.vmap(of_templates, in_axes=(None, 0, 0), out_axes=-1)
+    # Layer by layer: the distances take memory quadratic in the size of the sets.
+    return jax.lax.map(lambda layer: to_templates(layer[0], *layer), (scaled, valid))

@@ -27,9 +27,12 @@ from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report, tena
 from mohamjax.schedule.utilisation import (
     LOW,
     LayerUse,
+    best_utilisation,
     by_type,
     layer_use,
     layers_of_little_use,
+    layers_that_fill_no_template,
+    told_of_unfilled,
 )
 from mohamjax.schedule.view import TimetableRow, timetable
 
@@ -60,6 +63,7 @@ __all__ = [
     "Tenants",
     "Timeline",
     "TimetableRow",
+    "best_utilisation",
     "by_type",
     "certify",
     "chiplets",
@@ -74,6 +78,7 @@ __all__ = [
     "landmarks",
     "layer_use",
     "layers_of_little_use",
+    "layers_that_fill_no_template",
     "network_latencies",
     "non_dominated",
     "package_arrays",
@@ -89,5 +94,6 @@ __all__ = [
     "tenants_of",
     "timetable",
     "told_of_little_use",
+    "told_of_unfilled",
     "uncontended",
 ]

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from mohamjax import emo
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.measures import DEFAULT, measure_named
-from mohamjax.schedule.utilisation import LOW, layer_use, layers_of_little_use
-from mohamjax.text import plural
+from mohamjax.schedule.utilisation import layer_use, layers_that_fill_no_template, told_of_idle, told_of_unfilled
 
 ROLES = ("fastest", "most frugal", "smallest", "knee")
 """Roles of the designs to look at first on a front over latency, energy and area."""
@@ -60,15 +59,13 @@ def front_index(objectives: np.ndarray) -> np.ndarray:
     return finite[emo.distinct_front(objectives[finite])]
 
 
-def told_of_little_use(front: Evaluated) -> str:
-    """A sentence that names layers with a low utilisation in every design of a front; empty where there are none.
+def told_of_little_use(front: Evaluated) -> list[str]:
+    """Sentences that name layers with a low utilisation: whatever their mapping, and in every design of a front.
 
     Args:
         front: designs with their reports.
     """
+    unfilled = layers_that_fill_no_template(front, front.tables)
     use = layer_use(front.application, front.tables, front.designs, front.reports)
-    idle = layers_of_little_use(front.application, use)
-    if not idle:
-        return ""
-    few = f"{', '.join(idle[:3])}{', ...' if len(idle) > 3 else ''}"
-    return f"{plural(len(idle), 'layer')} with less than {LOW:.0%} of the chiplet's MACs at work in every design: {few}"
+    told = (told_of_unfilled(unfilled), told_of_idle(front.application, use, unfilled))
+    return [line for line in told if line]

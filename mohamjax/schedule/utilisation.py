@@ -13,6 +13,8 @@ import numpy as np
 
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, SizedDesign
+from mohamjax.schedule.setup import Setup
+from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
 LOW = 0.05
@@ -130,7 +132,54 @@ def by_type(application: ApplicationModel, use: LayerUse) -> list[TypeUse]:
     return sorted(rows, key=lambda row: -row["busy_s"])
 
 
-def layers_of_little_use(application: ApplicationModel, use: LayerUse) -> Sequence[str]:
+def best_utilisation(setup: Setup, tables: MappingTables) -> np.ndarray:
+    """The largest share of a template's MACs that any mapping keeps busy, `[U]` float64, of every unique layer.
+
+    A layer's multiply-accumulates over its on-chip cycles, without those of padding, are divided by the MACs that the
+    template has at its largest size, and not by those of the mapping's own hardware: a layer that can use a single MAC
+    of any array shows here, whatever sizes a search chooses for it.
+
+    Args:
+        setup: application of U unique layers, and T templates.
+        tables: Pareto tables `[U, T, M]`.
+    """
+    cycles = np.where(tables.exists, np.asarray(tables.cycles, float), np.inf).min(axis=-1)
+    macs = np.array([unique.shape.macs for unique in setup.application.unique_layers], float)
+    units = np.asarray(setup.machines(tables.mapping.keep.shape[-2], np.float32).machine.mac_instances, float)
+    return (macs[:, None] / cycles / units).max(axis=1, initial=0)
+
+
+def layers_that_fill_no_template(setup: Setup, tables: MappingTables) -> list[str]:
+    """Layers whose `best_utilisation` is below `LOW`, as network/layer, those with most work first.
+
+    Args:
+        setup: application and templates.
+        tables: their Pareto tables.
+    """
+    best = best_utilisation(setup, tables)
+    return _named(setup.application, best[np.asarray(setup.application.unique_of_layer)] < LOW)
+
+
+def told_of_unfilled(names: Sequence[str]) -> str:
+    """A sentence about the layers that fill no template, by their names; empty where there are none."""
+    if not names:
+        return ""
+    return f"no mapping found keeps {LOW:.0%} of the MACs of any template at its largest size busy for {_few(names)}"
+
+
+def told_of_idle(application: ApplicationModel, use: LayerUse, known: Sequence[str] = ()) -> str:
+    """A sentence that names layers with a low utilisation in every design; empty where there are none.
+
+    Args:
+        application: networks, L layers.
+        use: layers of designs, `[N, L]`.
+        known: layers to leave out.
+    """
+    names = [name for name in layers_of_little_use(application, use) if name not in known]
+    return f"less than {LOW:.0%} of the chiplet's MACs are busy in every design for {_few(names)}" if names else ""
+
+
+def layers_of_little_use(application: ApplicationModel, use: LayerUse) -> list[str]:
     """Layers whose utilisation stays below `LOW` in every design, as network/layer, those with most work first.
 
     Time lost to off-chip limits does not count: a slow memory is not the array's fault.
@@ -140,7 +189,16 @@ def layers_of_little_use(application: ApplicationModel, use: LayerUse) -> Sequen
         use: layers of designs, `[N, L]`.
     """
     most = (use.macs / np.maximum(use.alone, 1) / use.units).max(axis=0, initial=0)
-    low = np.flatnonzero(most < LOW).tolist() if len(use.macs) else []
-    low.sort(key=lambda i: -application.layers[i].shape.macs)
+    return _named(application, (most < LOW) & (len(use.macs) > 0))
+
+
+def _named(application: ApplicationModel, low: np.ndarray) -> list[str]:
+    """The layers of a mask `[L]` as network/layer, those with most work first."""
+    rows = sorted(np.flatnonzero(low).tolist(), key=lambda i: -application.layers[i].shape.macs)
     names = [application.networks[n].name for n in application.network_of_layer]
-    return [f"{names[i]}/{application.layers[i].name}" for i in low]
+    return [f"{names[i]}/{application.layers[i].name}" for i in rows]
+
+
+def _few(names: Sequence[str]) -> str:
+    """How many layers, and the first three."""
+    return f"{plural(len(names), 'layer')}: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"

@@ -51,7 +51,11 @@ BUDGETS = {
         RemapConfig(),
     ),
 }
-"""Named budgets of the command line: `tiny` for a first look, `small` (default), `paper` as in MOHaM's Table 4."""
+"""Named budgets of the command line: `tiny` for a first look, `small` (default), and `paper`.
+
+`paper` has the population and the generations of MOHaM's Table 4; with the immigrants of the default search a
+generation has 275 designs. The paper's own method is `Settings.preset(preset="moham")`.
+"""
 
 
 PRESETS = ("default", "layers", "paper", "moham")
