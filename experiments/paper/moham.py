@@ -303,16 +303,14 @@ def fig7(study: Study) -> None:
         "mapping only, the package is closed and has 16 chiplets of the largest size, of the three templates in "
         "turn (the paper does not print its mix)."
     )
-    _compared(
-        study, "fig7", methods, scenarios_of(study, _WITH_UNET, _WITH_UNET), "MOHaM, Figure 7: what is optimised", note
-    )
+    _compared(study, "fig7", methods, scenarios_of(study, _WITH_UNET), "MOHaM, Figure 7: what is optimised", note)
 
 
 def fig8(study: Study) -> None:
     """Fig. 8: homogeneous and heterogeneous sub-accelerators, four scenarios and AR/VR with UNet."""
     methods = {**{name: f"{name} only" for name in TEMPLATES}, "all templates": "MOHaM"}
     note = "All searches are as printed (preset `moham`); all templates run depthwise layers over their own channels."
-    _compared(study, "fig8", methods, scenarios_of(study, _WITH_UNET, _WITH_UNET), "MOHaM, Figure 8: templates", note)
+    _compared(study, "fig8", methods, scenarios_of(study, _WITH_UNET), "MOHaM, Figure 8: templates", note)
 
 
 def fig9(study: Study) -> None:
@@ -325,7 +323,7 @@ def fig9(study: Study) -> None:
         "All searches are as printed (preset `moham`). A single objective, or the product of latency and energy, "
         "is minimised alone and gives one design."
     )
-    _compared(study, "fig9", methods, scenarios_of(study, _WITH_UNET, _WITH_UNET), "MOHaM, Figure 9: objectives", note)
+    _compared(study, "fig9", methods, scenarios_of(study, _WITH_UNET), "MOHaM, Figure 9: objectives", note)
 
 
 # ---------------------------------------------------------------- Figure 10
@@ -358,7 +356,7 @@ def fig10(study: Study) -> None:
         "4.7 % against GAMMA."
     )
     title = "MOHaM, Figure 10: mappings of CoSA and GAMMA"
-    _compared(study, "fig10", methods, scenarios_of(study, ("ar-vr",), ("ar-vr",)), title, note, against=against)
+    _compared(study, "fig10", methods, scenarios_of(study, ("ar-vr",)), title, note, against=against)
 
 
 # ---------------------------------------------------------------- Figure 11

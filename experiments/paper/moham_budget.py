@@ -20,6 +20,7 @@ from moham_shared import OURS, all_seeds, box_of, generations_of, scenarios_of, 
 from wilcoxon_tests import a12, rank_sum
 
 from mohamjax import emo
+from mohamjax.workload import SCENARIOS
 
 CONTROL_OF_PAPER = 0.149
 
@@ -93,7 +94,7 @@ def budget(study: Study) -> None:
     names = ("MOHaM", "MOHaM, our tables", "ours", "NSGA-II", "random")
     rows: list[tuple] = []
     curves_of: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for scenario in scenarios_of(study, ("ar-vr",)):
+    for scenario in scenarios_of(study, ("ar-vr",), SCENARIOS):
         runs: dict[tuple[str, str], list[Found]] = {}
         for name in names:
             runs["evaluations", name] = all_seeds(study, scenario, name, _equal(study, name, generations))
@@ -188,7 +189,7 @@ def _judged(
 def stop(study: Study) -> None:
     """V-C2: generations at which the stop rule ends a search as printed, and what that costs."""
     generations, rows = study.pick(3, 300, 300), []
-    for scenario in scenarios_of(study, ("ar-vr",)):
+    for scenario in scenarios_of(study, ("ar-vr",), SCENARIOS):
         found = all_seeds(study, scenario, "MOHaM", generations)
         for window, delta in study.pick(((2, 0.5),), ((40, 0.02), (40, 0.05), (20, 0.05)), ((40, 0.02), (40, 0.05))):
             at = [_stops(one.stability, window, delta) for one in found]

@@ -9,15 +9,13 @@ from exhibits import Study
 from moham_runs import PACKAGE, Found, searched, searches, space_of, tier_of
 from search_problem import merit
 
-from mohamjax.workload import SCENARIOS
-
 OURS = "ours"
 """The default search, and the tables that the default mapper makes."""
 
 
-def scenarios_of(study: Study, small: Sequence[str], full: Sequence[str] = SCENARIOS) -> Sequence[str]:
-    """Scenarios of an exhibit by tier."""
-    return study.pick(("ar-vr",), small, full)
+def scenarios_of(study: Study, small: Sequence[str], full: Sequence[str] = ()) -> Sequence[str]:
+    """Scenarios of an exhibit by tier; those of `full` are those of `small` where none are given."""
+    return study.pick(("ar-vr",), small, full or small)
 
 
 def generations_of(study: Study, small: int = 100) -> int:

@@ -341,7 +341,7 @@ def write_timeloop_mappings(
     """Writes every mapping of Pareto tables on its own minimal hardware.
 
     `folder/index.csv` has a row per mapping: `network`, `layer` (the first of this type and shape), `template`,
-    `padded` (bounds that the mapping pads, as in `K=16`; `problem.yaml` is the padded problem), the `folder` with its
+    `padded` (the bounds that the mapping pads, such as `K=16`; `problem.yaml` has them), the `folder` with its
     five files, and in double precision `latency_cycles` (without off-chip limits), `cycles` (Timeloop's), `energy_pJ`,
     `wires_pJ` (the part of the energy that the wires take) and `area_um2`.
 
@@ -430,8 +430,7 @@ def write_timeloop_designs(
         design: Design = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.designs)
         machines = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.reports.chiplets.machine)
         numbers = {int(tile): k for k, tile in enumerate(np.flatnonzero(design.template >= 0))}
-        places: dict[tuple[int, int, int], str | None] = {}
-        larger: dict[tuple[int, int, int], str] = {}
+        places: dict[tuple[int, int, int], dict[str, str] | None] = {}
         known: dict[int, Architecture] = {}
         label = f"{int(name):03d}" if str(name).isdecimal() else _safe(str(name))
         label = f"{label}-{i}" if label in labels else label
@@ -456,14 +455,13 @@ def write_timeloop_designs(
                     skipped.append(f"{place}: {error}")  # later layers that share the mapping are skipped too
                     places[tile, u, m] = None
                     continue
-                places[tile, u, m] = place
-                larger[tile, u, m] = told_padding(nest, application.unique_layers[u].shape.bounds)
+                larger = told_padding(nest, application.unique_layers[u].shape.bounds)
+                places[tile, u, m] = {"padded": larger, "folder": place}
                 written.add(write_documents(folder / place, {key: parts[key] for key in ("problem", "mapping")}))
                 samples[place] = Sample(place, known[tile], shape, nest)
-            if places[tile, u, m] is not None:
+            if (own := places[tile, u, m]) is not None:
                 row = {"design_id": name, "chiplet": numbers[tile], "network": application.networks[n].name}
-                row |= {"layer": title, "template": template.name, "padded": larger[tile, u, m]}
-                rows.append({**row, "folder": places[tile, u, m]})
+                rows.append({**row, "layer": title, "template": template.name, **own})
         written.step()
     _write_index(folder, rows, list(samples.values()), skipped)
     return TimeloopExport(len(evaluated), tuple(skipped), written.files, written.bytes)

@@ -26,7 +26,7 @@ from mohamjax.forms import Bound, Bounds, Form, OpenForm, as_written, read_form
 from mohamjax.hardware import DATA_SPACES
 from mohamjax.mapping.nest import Mapping, covered, padded, padded_names
 from mohamjax.runtime.struct import take
-from mohamjax.workload import DIMS
+from mohamjax.workload import DIMS, WorkloadShape
 
 
 class LoopsData(TypedDict):
@@ -353,7 +353,8 @@ def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) 
 
 def told_padding(mapping: Mapping, bounds: npt.ArrayLike) -> str:
     """The bounds that one mapping of a layer with these bounds pads, with their padded values: `K=16 Q=8`, or empty."""
-    return " ".join(f"{d}={b}" for d, b in padded_names(padded(mapping, np.asarray(bounds))).items())
+    larger = padded_names(padded(mapping, np.asarray(bounds)))
+    return str(WorkloadShape(**larger)) if larger else ""
 
 
 def loop_nest(mapping: Mapping, level_names: Sequence[str], bounds: npt.ArrayLike | None = None) -> str:

@@ -298,7 +298,7 @@ class DesignProblem:
             count=put(tables.count),
             able=put(np.pad(able, ((0, padding), (0, 0)))),
             kinds=kinds_of(np.array(application.unique_of_layer), resolved.allowed, resolved.pin, able, total),
-            transform=put(mapping_transform(tables.objectives, tables.count)),
+            transform=mapping_transform(tables.objectives, tables.count),
             cover=put(cover),
             rules=put(np.stack(list_scheduler(setup, tables, resolved).rules())),
             orders=random_orders(key, needs, layers, count=orders),
