@@ -8,6 +8,7 @@ space), `temporal.factors` (missing = 1), `temporal.perm` (dimensions innermost 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import operator
@@ -354,7 +355,7 @@ def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) 
 def told_padding(mapping: Mapping, bounds: npt.ArrayLike) -> str:
     """The bounds that one mapping of a layer with these bounds pads, with their padded values: `K=16 Q=8`, or empty."""
     larger = padded_names(padded(mapping, np.asarray(bounds)))
-    return str(WorkloadShape(**larger)) if larger else ""
+    return str(dataclasses.replace(WorkloadShape(), **larger)) if larger else ""
 
 
 def loop_nest(mapping: Mapping, level_names: Sequence[str], bounds: npt.ArrayLike | None = None) -> str:
