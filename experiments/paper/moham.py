@@ -18,9 +18,9 @@ import numpy as np
 from exhibits import Study, main
 from moham_budget import budget, fig12, stop
 from moham_figures import bars, curves, projections
-from moham_measures import dominated_share, median
+from moham_measures import additive_epsilon, dominated_share, igd_plus, median, non_dominated, scaled
 from moham_runs import BANDWIDTHS, TEMPLATES, application_of, problem_of, tables_of, tier_of
-from moham_shared import OURS, all_seeds, generations_of, scenarios_of, volume_of
+from moham_shared import OURS, all_seeds, box_of, generations_of, scenarios_of, volume_of
 from wilcoxon_tests import a12, rank_sum
 
 from mohamjax.hardware import load_templates
@@ -60,6 +60,7 @@ def _compared(
         against: further columns, each a function of a method's front and the whole method's of the same seed.
     """
     columns = {"share that the whole method dominates": dominated_share, **(against or {})}
+    distances = {"IGD+": igd_plus, "epsilon": additive_epsilon}
     generations, rows, drawn = generations_of(study), [], {}
     tested: list[tuple[int, list[float], list[float]]] = []
     for scenario in scenarios:
@@ -69,16 +70,23 @@ def _compared(
             drawn[scenario] = {label: own[0].result for label, own in found.items()}
         whole = found.get(list(methods)[-1], [])
         volumes = {label: [volume_of(study, scenario, one.result) for one in own] for label, own in found.items()}
+        every = [one.result for own in found.values() for one in own]
+        if not every:
+            continue
+        box = box_of(study, scenario, "printed")
+        union = scaled(non_dominated(np.concatenate(every)), *box)
         for label, own in found.items():
             fronts = [one.result for one in own]
             if own is not whole and min(len(own), len(whole)) > 1:
                 tested.append((len(rows), volumes[list(methods)[-1]], volumes[label]))
             same = {one.seed: one.result for one in whole if own is not whole}
             pairs = [(one.result, same[one.seed]) for one in own if one.seed in same]
+            on_axes = [scaled(front, *box) for front in fronts]
             rows.append(
                 (
                     scenario, label, len(own), median([len(front) for front in fronts]), *_least(fronts),
                     median(volumes[label]),
+                    *(median([distance(front, union) for front in on_axes]) for distance in distances.values()),
                     *(median([measure(*pair) for pair in pairs]) if pairs else "" for measure in columns.values()),
                     "", "",
                 )
@@ -87,12 +95,14 @@ def _compared(
         rows[place] = (*rows[place][:-2], f"{a12(ours, theirs):.2f}", f"{p:.2g}")
     head = (
         "scenario", "variant", "seeds", "designs", "least latency [ms]", "least energy [mJ]", "least area [mm²]",
-        "hypervolume", *columns, "A12", "p",
+        "hypervolume", *distances, *columns, "A12", "p",
     )  # fmt: skip
     spent = (
         f"Every run has {generations} generations of {tier_of(study).population} designs; values are medians over "
-        "the seeds, some with quartiles. A12 is how often a run of the whole method has a larger hypervolume than one "
-        "of the variant; p is by the rank-sum test of that, after Holm. "
+        "the seeds, some with quartiles. Hypervolume is on log axes in the box of MOHaM's tables. IGD+ and additive "
+        "epsilon are on the same axes against the union of all fronts of the scenario, and smaller is better. A12 is "
+        "how often a run of the whole method has a larger hypervolume than one of the variant; p is by the rank-sum "
+        "test of that, after Holm. "
     )
     study.table(name, title, head, rows, spent + note)
     if drawn:
