@@ -31,6 +31,7 @@ from mohamjax.io.files import make_folder, write_bytes
 from mohamjax.mapper import METHODS as BASELINES
 from mohamjax.mapper import BaselineMapper, LayerMapper
 from mohamjax.mapper.gamma import GammaConfig
+from mohamjax.mapper.hybrid import HybridConfig
 from mohamjax.mapping import MappingTables
 from mohamjax.problem import DesignProblem, DesignSpace, search_keys
 from mohamjax.problem.goals import Goals
@@ -68,8 +69,8 @@ class Method:
 
     Attributes:
         kind: `moham`, as printed; `default`, ours; `nsga2`, NSGA-II with textbook variation; or `random`.
-        tables: `printed`, mapped as MOHaM prints it; `ours`, mapped as by default; `cosa` or `gamma`, one mapping per
-            layer and template by a baseline.
+        tables: `printed`, mapped as MOHaM prints it; `ours`, mapped as by default; `cosa`, `gamma` or `hybrid`, one
+            mapping per layer and template by a baseline.
         off: operator whose probability is 0; empty for none.
         our_rates: MOHaM's operators have the rates of our presets in the place of Table 4's.
         only: the only template; empty for all.
@@ -96,6 +97,7 @@ METHODS = {
     "random": Method("random", "ours"),
     "CoSA mappings": Method(tables="cosa"),
     "GAMMA mappings": Method(tables="gamma"),
+    "hybrid mappings": Method(tables="hybrid"),
     "mapping only": Method(fixed=True),
     **{f"{name} only": Method(only=name) for name in TEMPLATES},
     **{f"least {name}": Method(objective=name) for name in ("latency", "energy", "product")},
@@ -127,17 +129,20 @@ class Tier:
         population: designs of a generation.
         networks: networks of a scenario that take part; None for all.
         gamma: sizes of the GAMMA-like mapper.
+        hybrid: sizes of Timeloop's hybrid search.
     """
 
     mapper: str
     population: int
     networks: int | None
     gamma: GammaConfig = dataclasses.field(default_factory=GammaConfig)
+    hybrid: HybridConfig = dataclasses.field(default_factory=HybridConfig)
 
 
 def tier_of(study: Study) -> Tier:
     """The sizes of a study."""
-    return study.pick(Tier("tiny", 16, 1, GammaConfig(20, 2)), Tier("paper", 250, None), Tier("paper", 250, None))
+    small = Tier("tiny", 16, 1, GammaConfig(20, 2), HybridConfig(victory=20, threads=2, chunk=8))
+    return study.pick(small, Tier("paper", 250, None), Tier("paper", 250, None))
 
 
 @functools.cache
@@ -169,7 +174,7 @@ def tables_of(scenario: str, tier: Tier, tables: str, fixed: bool = False) -> Ma
     problem = problem_of(scenario, tier, fixed)
     parts = problem.application.unique_layers, problem.resolved.templates, problem.technology
     if tables in BASELINES:
-        sizes = tier.gamma if tables == "gamma" else None
+        sizes = {"gamma": tier.gamma, "hybrid": tier.hybrid}.get(tables)
         return BaselineMapper(*parts, tables, settings=sizes).search(search_keys(0)[0])[0]
     settings = Settings.preset(tier.mapper, preset="moham" if tables == "printed" else "default")
     mapper = LayerMapper(*parts, settings.mapper, rates=settings.mapper_rates, cache=mapping_cache())
