@@ -172,6 +172,17 @@ def test_look_ups_are_the_plain_ones(depth, width, ports):
     np.testing.assert_allclose(cost("sram", depth, width, ports=ports), plain_sram(depth, width, ports), rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", packaged_technologies())
+@pytest.mark.parametrize("rows", [64, 1024, 8192])
+def test_a_memory_wider_than_the_table_is_several_of_the_widest(name, rows):
+    technology, sizes = load_technology(name), jnp.asarray([512.0, 1024.0, 2048.0, 4096.0])
+    address = math.ceil(math.log2(rows)) * np.asarray(technology.address_generator)
+    figures = np.stack(costs(technology, 1, jnp.full(4, float(rows)), sizes, ports=1)) - address[:, None]
+    np.testing.assert_allclose(figures / figures[:, :1], np.broadcast_to([1, 2, 4, 8], figures.shape), rtol=1e-4)
+    times = sram_times(technology, rows, np.asarray(sizes))
+    np.testing.assert_array_equal(times, np.broadcast_to(times[:1], times.shape))
+
+
 def test_both_sides_of_a_jump_stay():
     # CACTI changes the organisation of this memory: 30 % less read energy with 16 more rows.
     sides = ROWS[(ROWS[:, 0] == 192) & (ROWS[:, 2] == 1) & np.isin(ROWS[:, 1], (496, 512))]

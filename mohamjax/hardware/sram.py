@@ -180,6 +180,8 @@ def sram_lookup(
     rows: jax.Array,
     width: jax.Array,
     ports: jax.Array,
+    *,
+    wider: float,
 ) -> jax.Array:
     """Looks up the figures of memories of any size on the curves.
 
@@ -192,14 +194,18 @@ def sram_lookup(
         rows: `[...]` float, from 1.
         width: `[...]` float, bits.
         ports: `[...]` int, 1 or 2.
+        wider: static, exponent of the width by which the figures grow above the widest curve: 1 for what several
+            memories side by side add up to, 0 for times.
 
     Returns:
         `[..., Q]` float, base-2 logarithms.
     """
     figures, knots, widths = jnp.asarray(figures), jnp.asarray(knots), jnp.asarray(widths)
     count, last = widths.shape[0], knots.shape[-1] - 1
-    j = jnp.sum(width[..., None] >= widths[1:-1], axis=-1, dtype=jnp.int32)
-    v = (jnp.log2(width / widths[j]) / jnp.log2(widths[j + 1] / widths[j]))[..., None]
+    within = jnp.minimum(width, widths[-1])
+    beyond = wider * jnp.log2(jnp.maximum(width / widths[-1], 1))[..., None]
+    j = jnp.sum(within[..., None] >= widths[1:-1], axis=-1, dtype=jnp.int32)
+    v = (jnp.log2(within / widths[j]) / jnp.log2(widths[j + 1] / widths[j]))[..., None]
     x = jnp.log2(jnp.minimum(rows, 2.0 ** (_LAST - 1)))
     flat, table = knots.reshape(-1), figures.reshape(-1, figures.shape[-1])
     column = jnp.clip(ports - 1, 0, 1) * count + j
@@ -218,4 +224,4 @@ def sram_lookup(
         return (1 - u) * table[at] + u * table[at + 1]
 
     low, high = along(column * (last + 1)), along((column + 1) * (last + 1))
-    return low + v * (high - low)
+    return low + v * (high - low) + beyond

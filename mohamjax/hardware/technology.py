@@ -143,7 +143,8 @@ def component_costs(
     address_bits = exponent - (mantissa == 0.5)  # ceil(log2(rows)), exact
     address = address_bits.astype(dtype)[..., None] * table.address_generator
 
-    sram = jnp.exp2(sram_lookup(table.sram, table.sram_rows, table.sram_widths, rows, width, ports)) + address
+    curves = table.sram, table.sram_rows, table.sram_widths
+    sram = jnp.exp2(sram_lookup(*curves, rows, width, ports, wider=1)) + address
 
     # An access uses the registers of one row and all comparators; the area is that of all rows.
     scale = jnp.minimum(rows_ / _REGFILE_MIN_ROWS, 1) ** _SMALL_DEPTH_POWER
@@ -201,7 +202,8 @@ def component_leakage(
     table = cast(technology, depth.dtype)
     rows = jnp.where(jnp.isfinite(depth) & (depth >= 1), depth, 1)
     sizes = jnp.broadcast_arrays(rows, jnp.asarray(width, rows.dtype), jnp.asarray(ports, jnp.int32))
-    standby = sram_lookup(table.sram_standby[..., :1], table.sram_rows, table.sram_widths, *sizes)
+    curves = table.sram_standby[..., :1], table.sram_rows, table.sram_widths
+    standby = sram_lookup(*curves, *sizes, wider=1)
     register, comparator = table.logic_leakage[0], table.logic_leakage[1]
     leaks = jnp.zeros_like(rows)
     for name, value in (
@@ -236,7 +238,8 @@ def sram_times(
     """
     table = cast(technology, jnp.float32)
     sizes = jnp.broadcast_arrays(jnp.float32(depth), jnp.float32(width), jnp.int32(ports))
-    return np.exp2(sram_lookup(table.sram_standby[..., 1:], table.sram_rows, table.sram_widths, *sizes))
+    curves = table.sram_standby[..., 1:], table.sram_rows, table.sram_widths
+    return np.exp2(sram_lookup(*curves, *sizes, wider=0))
 
 
 def packaged_technologies() -> tuple[str, ...]:
