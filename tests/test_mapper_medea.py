@@ -14,6 +14,7 @@ from mapping_cases import LEVELS, PRIMES, TECHNOLOGY, TEMPLATES, quick_jit, rand
 
 import mohamjax as mj
 from mohamjax import emo
+from mohamjax.emo.loop import Sizes
 from mohamjax.errors import InputError
 from mohamjax.hardware import describe, load_template, template_arrays, template_from_dict, template_to_dict
 from mohamjax.io.timeloop_place import At, left_open
@@ -29,6 +30,7 @@ from mohamjax.mapper import (
 )
 from mohamjax.mapper.mapping_operators import Draft, MapperRates, crossover, neighbour, neighbours, vary
 from mohamjax.mapper.mapping_operators import grow as grow_own
+from mohamjax.mapper.programs import mapping_search
 from mohamjax.mapping.membership import lie_in
 from mohamjax.mapping.space import (
     constraints,
@@ -182,6 +184,19 @@ def test_presets_are_what_the_papers_print():
     assert [float(x) for x in (moham.rates.random, moham.rates.fill)] == pytest.approx([0.4, 0.2])
     with pytest.raises(InputError, match=r"unknown preset 'paper' of the mapper; use one of default, medea"):
         mapper_preset("paper")
+
+
+@pytest.mark.parametrize("name", [name for name, preset in MAPPER_PRESETS.items() if preset.config is not None])
+def test_every_preset_breeds(name):
+    """Children and immigrants join one generation: their drafts have as many steps."""
+    preset, problem = MAPPER_PRESETS[name], space(0, WorkloadShape(K=16, C=16, P=8, Q=8))
+    config = preset.config
+    sizes = Sizes(config.population, config.immigrants, config.archive)
+    search = mapping_search(sizes, config.distinct, jnp.float32, config.operators)
+    key = jax.random.key(0)
+    state = jax.eval_shape(lambda: search.opening(key, None, space=problem)[0])
+    genes = jax.eval_shape(lambda state: search.ask(state, space=problem, rates=preset.rates), state)
+    assert jax.tree.leaves(genes)[0].shape[0] == config.population + config.immigrants
 
 
 def test_map_layers_refuses_what_does_not_go_together():

@@ -12,12 +12,29 @@ from design_cases import LEVELS as DESIGN_LEVELS
 from design_cases import TECHNOLOGY, TEMPLATES, chains, evaluation, random_designs, reports, tables, wires_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mapping_cases import quick_jit, toy
 from random_nests import LEVELS, random_layer_and_mapping, random_machine, stack
 
-from mohamjax.hardware import PackageParameters
-from mohamjax.mapping import count_accesses, hop_columns, least_hops, wires
+from mohamjax.dims import DIMS
+from mohamjax.hardware import PackageParameters, load_template, template_arrays
+from mohamjax.mapper.problems import context
+from mohamjax.mapping import (
+    Mapping,
+    count_accesses,
+    energy,
+    evaluate_batch,
+    explain,
+    hop_columns,
+    layer_arrays,
+    least_hops,
+    tabulate_sets,
+    wires,
+)
+from mohamjax.mapping.own_costs import evaluate_mappings
+from mohamjax.mapping.space import decode, sample
 from mohamjax.mapping.wires import axis_sizes
 from mohamjax.schedule import Setup, evaluation_arrays, report
+from mohamjax.workload import UniqueLayer, WorkloadShape
 
 BATCH = 8
 
@@ -193,3 +210,68 @@ def test_a_size_that_was_not_counted_has_infinite_energy():
     hops = [by_hand(*made.fanout[u, 0, 0, level], width, height) for u in unique]
     expected = np.sum(made.delivered[unique, 0, 0, level] * hops, axis=1) * cost
     np.testing.assert_allclose(told.wire_energy[:real, level], expected, rtol=1e-9)
+
+
+# ---------------------------------------------------------------- templates of fixed sizes, and large arrays
+
+
+def nests_of(template, shape, count=64):
+    """Random mappings of a layer on a template, and the problem."""
+    own = context(UniqueLayer("conv", shape), template, TECHNOLOGY)
+    draw = quick_jit(
+        lambda key: jax.vmap(lambda key: decode(sample(key, own.space), own.space))(jax.random.split(key, count))
+    )
+    return draw(jax.random.key(0)), own
+
+
+def test_costs_on_a_template_of_fixed_sizes_are_those_of_its_whole_arrays():
+    template = dataclasses.replace(load_template("simba"), sizes="fixed")
+    shape = WorkloadShape(K=64, C=32, P=28, Q=28, R=3, S=3)
+    nests, problem = nests_of(template, shape)
+    costs = evaluate_mappings(nests, shape, template)
+    machine = jax.tree.map(lambda leaf: leaf[0], template_arrays([template], TECHNOLOGY)).machine
+    whole = quick_jit(evaluate_batch)(layer_arrays(shape), nests, machine)
+    valid = np.asarray(costs.valid)
+    assert valid.sum() > 32
+    np.testing.assert_allclose(costs.objectives[valid, 1], whole.energy.total[valid], rtol=1e-5)
+    layers, templates = (
+        jax.tree.map(lambda leaf: leaf[None], tree) for tree in (problem.space.layer, problem.template)
+    )
+    tables = tabulate_sets(layers, templates, TECHNOLOGY, jax.tree.map(lambda leaf: leaf[None], nests), [len(valid)])
+    np.testing.assert_allclose(tables.objectives[0, valid, 1], whole.energy.total[valid], rtol=1e-5)
+    part = tabulate_sets(
+        layers, templates, TECHNOLOGY, jax.tree.map(lambda leaf: leaf[None], nests), [len(valid)], whole=False
+    )
+    assert np.mean(part.objectives[0, valid, 1] < tables.objectives[0, valid, 1] * 0.999) > 0.2
+
+
+def test_arrays_of_more_than_256_children_have_an_energy():
+    """R and P along X, K along Y: no closed form counts these wires, and a table of 256 children is too small."""
+    template = toy(fanout=(32, 32))
+    template = dataclasses.replace(
+        template,
+        levels=tuple(dataclasses.replace(level, hop_energy_pJ=None) for level in template.levels[:2])
+        + template.levels[2:],
+    )
+    shape = WorkloadShape(K=16, P=8, R=3)
+    ones = np.ones((3, len(DIMS)), np.int32)
+    spatial = np.ones((2, 3, len(DIMS)), np.int32)
+    spatial[0, 1, [DIMS.index("P"), DIMS.index("R")]] = 8, 3
+    spatial[1, 1, DIMS.index("K")] = 16
+    unit = np.arange(len(DIMS), dtype=np.int32)
+    nest = Mapping(
+        temporal=ones,
+        order=np.broadcast_to(unit, ones.shape),
+        spatial=spatial,
+        spatial_order=np.broadcast_to(unit, spatial.shape),
+        keep=np.ones((3, 3), bool),
+    )
+    costs = evaluate_mappings(nest, shape, template)
+    assert bool(costs.valid) and np.isfinite(costs.objectives).all()
+    free = toy(fanout=(32, 32))
+    machine = jax.tree.map(lambda leaf: leaf[0], template_arrays([free], TECHNOLOGY)).machine
+    counts = quick_jit(count_accesses)(layer_arrays(shape), nest, machine)
+    assert np.isfinite(energy(counts, machine).total)
+    for own in (template, free):
+        machine = jax.tree.map(lambda leaf: leaf[0], template_arrays([own], TECHNOLOGY)).machine
+        assert np.isfinite(explain(layer_arrays(shape), nest, machine)["energy_pJ"])

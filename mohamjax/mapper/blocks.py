@@ -127,6 +127,7 @@ class BlockSearch:
         tally: counts evaluations.
         devices: those of this process that share a block; None for JAX's default device.
         batches: number of batches, of `count` given mappings each, that a descent starts from; 0: from a population.
+        whole: the sets are tabulated with `whole`, see `on_own_hardware`.
     """
 
     config: MapperConfig
@@ -135,6 +136,7 @@ class BlockSearch:
     tally: Tally
     devices: Devices | None = None
     batches: int = 0
+    whole: bool = True
 
     def __post_init__(self) -> None:
         """Makes the state that threads share."""
@@ -169,7 +171,8 @@ class BlockSearch:
         layers, templates, sets, count = jax.tree.map(
             lambda leaf: leaf[: block.real], jax.device_get((context.space.layer, context.template, sets, count))
         )
-        table = tabulate_sets(layers, templates, context.technology, sets, count, fixed=self.config.fixed)
+        kind = {"fixed": self.config.fixed, "whole": self.whole}
+        table = tabulate_sets(layers, templates, context.technology, sets, count, **kind)
         table = undominated(table)
         self.tally.report(done=block.real)
         return table
@@ -263,9 +266,12 @@ class BlockSearch:
                 spatial_order=np.broadcast_to(unit, spatial.shape),
                 keep=space.constraints.keep[:, None].repeat(most, axis=1),
             )
-            tabulate_sets(space.layer, template, context.technology, nests, np.array([most]), fixed=fixed)
+            kind = {"fixed": fixed, "whole": self.whole}
+            tabulate_sets(space.layer, template, context.technology, nests, np.array([most]), **kind)
 
-        once(("tables", fixed, self.max_children, levels, context.template.machine.capacity.dtype), evaluate)
+        once(
+            ("tables", fixed, self.whole, self.max_children, levels, context.template.machine.capacity.dtype), evaluate
+        )
 
 
 def _parts(context: MapperContext) -> tuple[MapSpace, TemplateArrays, Technology]:

@@ -39,6 +39,7 @@ from mohamjax.hardware import Technology, Template, fits
 from mohamjax.mapper.one_axis import kept_templates, over_variants
 from mohamjax.mapper.problems import MapperContext, children_room, context
 from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate_sets
+from mohamjax.mapping.children import table_room
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MapSpace
 from mohamjax.mapping.tables import assemble, undominated
@@ -433,7 +434,9 @@ def _search(space: _Space, fixed: bool, count: Callable[[int], None], threads: i
     radix = jax.tree.map(jnp.asarray, space.radix())
     dtype = problem.template.machine.capacity.dtype
     front = _Front(dtype)
-    room = children_room([problem.space])
+    machine = jax.device_get(problem.template.machine)
+    whole = fixed or bool(problem.template.sized)  # wires then count on the whole arrays
+    room = table_room(np.prod(machine.fanout, axis=-1).max()) if whole else children_room([problem.space])
     x64 = bool(jax.config.read("jax_enable_x64"))
 
     def run(rows: np.ndarray, rest: np.ndarray, bait: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

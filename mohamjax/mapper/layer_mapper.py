@@ -28,7 +28,7 @@ from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.given import GivenMappings, Pair, Start
 from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapper.problems import MapperContext, children_room, pair_space, prime_slots
-from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.children import table_room
 from mohamjax.mapping.space import MapSpace, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble
 from mohamjax.runtime.devices import Devices
@@ -70,6 +70,8 @@ class LayerMapper:
         devices: this process's devices share each block, with as many problems on each as one device would take alone;
             blocks run one after the other. On accelerators that number depends on the number of devices, and a last bit
             may round otherwise than on one.
+        whole_arrays: on templates of fixed sizes, the energies of the sets count wires on the whole arrays, which
+            takes tables (`on_own_hardware`). The search itself always counts them on the part that a mapping uses.
     """
 
     layers: Sequence[UniqueLayer]
@@ -84,6 +86,7 @@ class LayerMapper:
     progress: Callable[[MapperProgress], None] | None = None
     cache: TableStore | None = None
     devices: Devices | None = None
+    whole_arrays: bool = True
 
     def search(
         self, key: jax.Array, *, given: GivenMappings | None = None, wanted: np.ndarray | None = None
@@ -122,7 +125,8 @@ class LayerMapper:
         """Compiles the programs of `search` without mapping anything. At least one template must run some layer."""
         pairs = self._pairs(jax.random.key(0), {}, descends=False)
         room = self._room([self._space(pair) for pair in pairs])
-        BlockSearch(self.config, self.rates, room, Tally(len(pairs), 0, 0)).shared(self.block(jax.random.key(0)))
+        search = BlockSearch(self.config, self.rates, room, Tally(len(pairs), 0, 0), whole=self.whole_arrays)
+        search.shared(self.block(jax.random.key(0)))
 
     def block(self, key: jax.Array) -> Block:
         """The problems of `search` as one block of its size, repeated where they are fewer.
@@ -165,7 +169,8 @@ class LayerMapper:
         start = Start(given, batches * count if descends else most, lenient=descends)
         each = (batches + config.descent) * count if batches else config.evaluations
         tally = Tally(len(pairs) + cached, cached, len(pairs) * each, self.progress)
-        search = BlockSearch(config, self.rates, self._room(spaces.values()), tally, own, batches)
+        room = self._room(spaces.values())
+        search = BlockSearch(config, self.rates, room, tally, own, batches, self.whole_arrays)
         tally.report()
         technology = cast(self.technology, self.dtype)
         shares = 1 if own is None else len(own)
@@ -220,8 +225,10 @@ class LayerMapper:
         return any(template.bypasses for template in self.templates)
 
     def _room(self, spaces: Iterable[MapSpace]) -> int:
-        """Children that the cost model's tables have room for; `MAX_CHILDREN` on fixed hardware."""
-        return MAX_CHILDREN if self.config.fixed else max(children_room(list(spaces)), self.max_children)
+        """Children that the cost model's tables have room for: enough for whole arrays on fixed hardware."""
+        if self.config.fixed:
+            return table_room(np.prod(self._arrays.machine.fanout, axis=-1).max())
+        return max(children_room(list(spaces)), self.max_children)
 
     def _pairs(self, key: jax.Array, given: GivenMappings, *, descends: bool) -> list[Pair]:
         """The problems that exist: every layer on every template that can run it."""

@@ -406,9 +406,8 @@ def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: M
     )
 
 
-def random_draft(key: Array, space: MapSpace) -> Draft:
-    """A random individual without steps to apply; the key is consumed."""
-    steps = len(STEPS)
+def random_draft(key: Array, space: MapSpace, steps: int = len(STEPS)) -> Draft:
+    """A random individual with none of its steps to apply; the key is consumed."""
     return Draft(genes=sample(key, space), keys=jnp.stack([key] * steps), wanted=jnp.zeros(steps, bool))
 
 

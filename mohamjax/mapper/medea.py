@@ -245,19 +245,25 @@ def mutate(key: Array, genes: MappingGenes, space: MapSpace, *, released: bool =
     return select(coin, swap_loops(swap_key, genes, space), exchange(exchange_key, genes, space))
 
 
+STEPS: tuple[str, ...] = ("random", "fill", "parallelise")
+"""Steps of `grow` that are drawn for a child, in the order of their keys."""
+
+
 def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates) -> tuple[Draft, Draft]:
     """Two children of two parents: crossover without mending; mutations are drawn, and left to `grow`.
 
-    The key is consumed. The three steps of the drafts are the random, the fill and the parallelising mutation.
+    The key is consumed. The steps of the drafts are `STEPS`.
     """
     coin_key, cross_key, child_key = jax.random.split(key, 3)
     crossed = crossover(cross_key, a, b, space, mend=False)
     pair = select(jax.random.bernoulli(coin_key, rates.crossover), crossed, (a, b))
 
     def draft(key: Array, genes: MappingGenes) -> Draft:
-        coins, *keys = jax.random.split(key, 4)
+        coins, *keys = jax.random.split(key, 1 + len(STEPS))
         chances = [jnp.asarray(rate, jnp.float32) for rate in (rates.random, rates.fill, rates.parallelise)]
-        return Draft(genes=genes, keys=jnp.stack(keys), wanted=jax.random.uniform(coins, (3,)) < jnp.stack(chances))
+        return Draft(
+            genes=genes, keys=jnp.stack(keys), wanted=jax.random.uniform(coins, (len(STEPS),)) < jnp.stack(chances)
+        )
 
     one, two = jax.random.split(child_key)
     return draft(one, pair[0]), draft(two, pair[1])

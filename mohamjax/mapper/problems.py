@@ -10,7 +10,7 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, fits, template_arrays
-from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.children import MAX_CHILDREN, table_room
 from mohamjax.mapping.padding import ALTERNATIVES, padded_bounds
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors
 from mohamjax.mapping.tables import need_children, on_own_hardware
@@ -39,7 +39,9 @@ def children_room(spaces: Sequence[MapSpace]) -> int:
     """`max_children` of the cost model for mappings of these spaces: 0 where none can need it (`need_children`)."""
     along = [(np.asarray(space.limit) > 1).reshape(3, -1, len(DIMS))[1:] for space in spaces]
     double = any(np.asarray(space.capacity).dtype == np.float64 for space in spaces)
-    return MAX_CHILDREN if any(np.any(need_children(slots, double=double)) for slots in along) else 0
+    if not any(np.any(need_children(slots, double=double)) for slots in along):
+        return 0
+    return table_room(max(np.prod(np.asarray(space.fanout).reshape(3, -1)[1:], axis=0).max() for space in spaces))
 
 
 def map_spaces(
@@ -83,8 +85,9 @@ def objectives(
     """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
 
     Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware
-    (docs/concepts/mapper.md). Logarithms change no rank, but spread crowding evenly over objectives that span
-    decades; a cost of 0 counts as the smallest normal number.
+    (docs/concepts/mapper.md). On templates of fixed sizes, wires count on the part of the arrays that the mapping uses;
+    the tables count them on the whole arrays. Logarithms change no rank, but spread crowding evenly over objectives
+    that span decades; a cost of 0 counts as the smallest normal number.
 
     Args:
         genes: leading axis `[P]`.
@@ -99,8 +102,9 @@ def objectives(
     """
     mapping = jax.vmap(decode, in_axes=(0, None), out_axes=-1)(genes, context.space)
     own = on_own_hardware(
-        context.space.layer, mapping, context.template, context.technology, fixed=fixed, max_children=max_children
-    )
+        context.space.layer, mapping, context.template, context.technology,
+        fixed=fixed, whole=False, max_children=max_children,
+    )  # fmt: skip
     time = own.cycles.total if fixed else own.cycles.onchip
     parts = time, own.energy.total, time * own.energy.total if linear and fixed else own.area
     if not linear:

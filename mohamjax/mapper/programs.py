@@ -17,7 +17,16 @@ from mohamjax import emo
 from mohamjax.emo.loop import Sizes
 from mohamjax.hardware import Technology, TemplateArrays
 from mohamjax.mapper import medea
-from mohamjax.mapper.mapping_operators import Draft, MapperRates, all_neighbours, grow, neighbours, random_draft, vary
+from mohamjax.mapper.mapping_operators import (
+    STEPS,
+    Draft,
+    MapperRates,
+    all_neighbours,
+    grow,
+    neighbours,
+    random_draft,
+    vary,
+)
 from mohamjax.mapper.problems import MapperContext, objectives
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, sample
@@ -44,11 +53,12 @@ def mapping_search(sizes: Sizes, distinct: bool, dtype: jax.typing.DTypeLike, op
         operators: see `MapperConfig`.
     """
     if operators == "own":
-        breed, complete = vary, grow
+        breed, complete, steps = vary, grow, len(STEPS)
     else:
         breed, complete = medea.vary, functools.partial(medea.grow, released=operators == "medea-released")
+        steps = len(medea.STEPS)
     search: emo.NSGA2[Draft, MappingGenes] = emo.NSGA2(
-        sample=lambda key, space, rates=None: random_draft(key, space),
+        sample=lambda key, space, rates=None: random_draft(key, space, steps),
         vary=lambda key, a, b, space, rates: breed(key, a, b, space, rates),
         grow=lambda drafts, space, rates=None: complete(drafts, space),
         population=sizes.population,

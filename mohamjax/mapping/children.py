@@ -23,6 +23,11 @@ MAX_CHILDREN = 256
 """Default number of children per level that the tables for wires and links have room for."""
 
 
+def table_room(children: float) -> int:
+    """Room of the tables for levels of so many children: a power of two, so that few sizes are ever compiled."""
+    return max(MAX_CHILDREN, 1 << (max(int(children), 1) - 1).bit_length())
+
+
 def are_relevant(dim, spaces=(W, I, O)):
     """Whether data spaces move along dimensions given as an array of indices: `[len(spaces), ...]` bool."""
     bits = jnp.asarray([sum(1 << d for d in RELEVANT[v]) for v in spaces], jnp.int32)

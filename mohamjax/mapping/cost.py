@@ -178,7 +178,9 @@ def energy(counts: AccessCounts, machine: Machine) -> EnergyBreakdown:
     else:
         written = fills * write + updates * machine.update_energy[:, None]
     level = (jnp.ceil(counts.reads / block) * read + written) * counts.instances_used[:, None]
-    network = jnp.sum(counts.hops + counts.link_transfers, axis=1) * machine.hop_energy * counts.instances_used
+    # Hops are NaN where the tables had no room for the children, which does not matter if wires cost nothing.
+    hops = jnp.where(machine.hop_energy > 0, jnp.sum(counts.hops + counts.link_transfers, axis=1), 0)
+    network = hops * machine.hop_energy * counts.instances_used
     mac = counts.macs * machine.mac_energy
     total = mac + jnp.sum(level, axis=(0, 1)) + jnp.sum(network, axis=0)
     return EnergyBreakdown(total=total, mac=mac, level=level, network=network)

@@ -13,7 +13,7 @@ import numpy as np
 from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware.arrays import Machine
 from mohamjax.mapping.accesses import Counting
-from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.children import table_room
 from mohamjax.mapping.cost import REASONS, Evaluation, evaluate_batch
 from mohamjax.mapping.nest import LayerArrays, Mapping
 
@@ -207,7 +207,7 @@ def explain(
     level_names: Sequence[str] | None = None,
     mac_name: str = "MAC",
     links: bool = False,
-    max_children: int = MAX_CHILDREN,
+    max_children: int | None = None,
 ) -> Explanation | Rejection:
     """Evaluates one mapping and explains the result, see `explain_evaluation`.
 
@@ -218,8 +218,10 @@ def explain(
         level_names: names of the levels that exist, innermost first; numbered by default.
         mac_name: name of the MAC array.
         links: count link transfers.
-        max_children: children that the tables have room for, see `Counting`.
+        max_children: children that the tables have room for, see `Counting`; default enough for this mapping.
     """
+    if max_children is None:
+        max_children = table_room(np.prod(np.asarray(mapping.spatial, float), axis=(0, 2)).max())
     levels = int(np.sum(np.asarray(machine.level_mask)))
     names = [f"level {i}" for i in range(levels)] if level_names is None else list(level_names)
     result = _evaluate(layer, mapping, machine, Counting(links=links, max_children=max_children))

@@ -22,7 +22,7 @@ from mohamjax.hardware import (
     fits,
     template_arrays,
 )
-from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.children import MAX_CHILDREN, table_room
 from mohamjax.mapping.cost import REASONS, offchip_bytes
 from mohamjax.mapping.nest import LayerArrays, Mapping, leading_axes
 from mohamjax.mapping.padding import MOST_PADDED
@@ -149,8 +149,8 @@ def evaluate_mappings(
         template: name, file, `Template`, or arrays of one template; levels may be padded.
         technology: energy and area tables, or a name or file; default the packaged ones.
         max_children: static, children per level that the tables for wires have room for. 0 compiles a third faster and
-            suits mappings that never run P along a level's children together with R, or Q with S. By default what
-            concrete mappings need, and `MAX_CHILDREN` where they are traced.
+            suits mappings that never run P along a level's children together with R, or Q with S, on templates of free
+            sizes. By default what concrete mappings need, and `MAX_CHILDREN` where mappings or template are traced.
         block_size: static, mappings evaluated at once.
 
     Returns:
@@ -200,10 +200,7 @@ def evaluate_mappings(
     if len(lead) > 1 or np.ndim(layer.bounds) > 1:
         raise ValueError(f"mappings, layer: expected many mappings of one layer, got leading axes {lead}; use jax.vmap")
     if max_children is None:
-        spatial = mappings.spatial
-        known = not isinstance(spatial, jax_core.Tracer)
-        double = arrays.machine.capacity.dtype == jnp.float64
-        max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1, double=double).any() else 0
+        max_children = _room(mappings.spatial, arrays)
     dtype = arrays.machine.capacity.dtype
     technology = cast(technology, dtype)
     rows = mappings if lead else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
@@ -212,6 +209,18 @@ def evaluate_mappings(
         return take(_costs(rows, layer, arrays, technology, max_children=0, block_size=block_size), slice(0))
     costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)
     return costs if lead else jax.tree.map(lambda leaf: leaf[0], costs)
+
+
+def _room(spatial: jax.Array, template: TemplateArrays) -> int:
+    """`max_children` for mappings with these factors on a template; `MAX_CHILDREN` where one of them is traced."""
+    if isinstance(spatial, jax_core.Tracer) or isinstance(template.machine.fanout, jax_core.Tracer):
+        return MAX_CHILDREN
+    double = template.machine.capacity.dtype == jnp.float64
+    if not (np.any(template.sized) or need_children(np.asarray(spatial) > 1, double=double).any()):
+        return 0
+    # More children than the template has are invalid in any case.
+    children = np.prod(np.asarray(spatial, float), axis=(-3, -1)).max(initial=1)
+    return table_room(min(children, np.prod(np.asarray(template.machine.fanout), axis=-1).max()))
 
 
 @functools.partial(jax.jit, static_argnames=("max_children", "block_size"))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mohamjax.dims import P, Q, R, S
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
 from mohamjax.mapping.accesses import AccessCounts, Counting, count_accesses, outermost
-from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.children import MAX_CHILDREN, table_room
 from mohamjax.mapping.cost import (
     BLOCK,
     CycleCounts,
@@ -115,6 +115,7 @@ def on_own_hardware(
     *,
     paired: bool = False,
     fixed: bool = False,
+    whole: bool = True,
     max_children: int = MAX_CHILDREN,
 ) -> OwnHardware:
     """Costs of mappings of one layer on one template, each on its own minimal hardware.
@@ -129,6 +130,8 @@ def on_own_hardware(
         paired: static. Every mapping has a layer and a template of its own: their leaves end in the batch axis too.
         fixed: static. Evaluate on the template at its largest sizes instead: one existing machine, with its costs in
             `template`.
+        whole: static. On a template of fixed sizes, count wires on its whole arrays, which takes tables; otherwise on
+            the part of the arrays that the mapping uses, as on templates of free sizes.
         max_children: static, room of the tables over children, see `Counting`.
     """
     wide = template
@@ -137,6 +140,8 @@ def on_own_hardware(
     largest = wide.machine
     # Wires are counted on the array that the mapping uses; nothing else in the counts depends on the fanout.
     used = jnp.moveaxis(jnp.prod(mapping.spatial.astype(largest.fanout.dtype), axis=2), 0, 1)
+    if whole:
+        used = jnp.where(wide.sized, largest.fanout, used)
     counted_on = largest if fixed else dataclasses.replace(largest, fanout=used)
     counts = count_accesses(layer, mapping, counted_on, Counting(max_children=max_children))
     reason, _ = validity(counts, mapping, largest, own_fanout=True)
@@ -212,13 +217,14 @@ def tabulate_sets(
     count: Any,
     *,
     fixed: bool = False,
+    whole: bool = True,
 ) -> MappingTables:
     """Evaluates sets of mappings, each of its own layer and template, on their own minimal hardware.
 
     Not jitted itself. Entries that exist go through one program in batches of equal size. It is compiled once per L,
-    float dtype (that of `templates`) and `fixed`, for any numbers of layers, templates and mappings, and once more for
-    entries that need the tables over children. A mapping that is invalid under its template's maximum sizes keeps its
-    place with objectives of +inf.
+    float dtype (that of `templates`), `fixed` and `whole`, for any numbers of layers, templates and mappings, and once
+    more for entries that need the tables over children. A mapping that is invalid under its template's maximum sizes
+    keeps its place with objectives of +inf.
 
     Args:
         layers: leading axis `[B]`.
@@ -227,6 +233,7 @@ def tabulate_sets(
         mapping: leading axes `[B, M]`.
         count: `[B]` int, entries that exist.
         fixed: see `on_own_hardware`; objectives and `cycles` then count the off-chip limits too.
+        whole: see `on_own_hardware`.
 
     Returns:
         The tables, `[B, M, ...]`, NumPy arrays.
@@ -236,13 +243,19 @@ def tabulate_sets(
     lead = mapping.temporal.shape[:2]
     exists = np.arange(lead[1]) < count[:, None]
     double = templates.machine.capacity.dtype == np.float64
-    needs = np.full(lead, True) if fixed else need_children(mapping.spatial > 1, double=double)
+    needs = np.full(lead, fixed) | need_children(mapping.spatial > 1, double=double)
+    if whole:
+        needs |= np.asarray(templates.sized)[:, None]
+    # More children than the template has are invalid in any case.
+    most = np.prod(templates.machine.fanout, axis=-1).max(axis=-1)
+    children = np.minimum(np.prod(mapping.spatial, axis=(-3, -1), dtype=float).max(axis=-1), most[:, None])
+    largest = table_room(np.max(children, initial=1, where=exists & needs))
     columns: dict[str, Any] = {
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
     }
     # Every entry goes through the program that it needs itself, whatever the others need.
-    for room, entries in ((0, exists & ~needs), (MAX_CHILDREN, exists & needs)):
+    for room, entries in ((0, exists & ~needs), (largest, exists & needs)):
         which, entry = np.nonzero(entries)
         # The last batch is filled up with repetitions.
         batches = np.resize(np.arange(len(which)), (-(-len(which) // _BATCH), _BATCH))
@@ -252,6 +265,7 @@ def tabulate_sets(
                 technology,
                 take(mapping, (which[rows], entry[rows])),
                 fixed=fixed,
+                whole=whole,
                 max_children=room,
             )
             for rows in batches
@@ -300,7 +314,7 @@ def need_children(along: npt.ArrayLike, *, double: bool = False) -> np.ndarray:
     return np.any(meet, axis=(-2, -1))
 
 
-@jit_o1_plain_loops(static_argnames=("fixed", "max_children"))
+@jit_o1_plain_loops(static_argnames=("fixed", "whole", "max_children"))
 def evaluate_rows(
     layers: LayerArrays,
     templates: TemplateArrays,
@@ -308,13 +322,15 @@ def evaluate_rows(
     mapping: Mapping,
     *,
     fixed: bool,
+    whole: bool,
     max_children: int,
 ) -> dict[str, jax.Array]:
     """Columns of the tables, `[N, ...]`, for mappings `[N]` that each have a layer and a template `[N]`."""
 
     def block(rows: tuple[LayerArrays, TemplateArrays, Mapping]) -> dict[str, jax.Array]:
         layer, template, nests = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), rows)
-        own = on_own_hardware(layer, nests, template, technology, paired=True, fixed=fixed, max_children=max_children)
+        kind = {"fixed": fixed, "whole": whole, "max_children": max_children}
+        own = on_own_hardware(layer, nests, template, technology, paired=True, **kind)
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _columns(own, fixed))
 
     # Blocks bound the memory: the wires of one mapping may need a table over all children of a level.

@@ -409,9 +409,9 @@ def report(design: Design, evaluation: EvaluationArrays, sizes: Sizes | None = N
         design: the chromosome.
         evaluation: everything else.
         sizes: stated capacities and fanouts, see `chiplets`. The energy of wires is known for the fanouts that were
-            counted: all up to 16 children along an axis; above that, those that some mapping uses, the template's
-            largest, and those given to `evaluation_arrays(given=)`. With any other fanout, the chiplet's layers and
-            so the design have infinite energy.
+            counted: all up to the template's largest where that is 16 or less along an axis; else those that some
+            mapping uses, the template's largest, and those given to `evaluation_arrays(given=)`. With any other
+            fanout, the chiplet's layers and so the design have infinite energy.
     """
     return report_on(chiplets(design, evaluation, sizes), design, evaluation)
 

@@ -182,6 +182,7 @@ def map_again(
     mapper = LayerMapper(
         layers, made, setup.technology, config,
         levels=levels, max_children=max_children, dtype=dtype, progress=progress, devices=devices,
+        whole_arrays=False,
     )  # fmt: skip
     if config.generations:
         found = mapper.search(key, wanted=sample.runs)
