@@ -177,6 +177,15 @@ def test_the_clock_leaves_bandwidths_in_GB_per_s(nominal):
     np.testing.assert_allclose(found, slow / [2, 1, 1], rtol=1e-12)
 
 
+def test_a_faster_clock_leaks_for_a_shorter_time(nominal):
+    leaking = candidates(technology=counting_leakage(TECHNOLOGY))
+    leaks, without = (what_if(own, {"clock": [0.5, 1.0, 2.0]}).objectives for own in (leaking, nominal))
+    lost = leaks[..., 1] - without[..., 1]
+    per_second = lost / leaks[..., 0]
+    assert np.all(lost[0] > lost[1]) and np.all(lost[1] > lost[2])
+    np.testing.assert_allclose(per_second, np.broadcast_to(per_second[1], per_second.shape), rtol=1e-9)
+
+
 def test_chiplets_of_other_sizes(nominal):
     """Larger buffers cost more; designs do not fit smaller ones."""
     found = what_if(nominal, {"chiplet.capacity": "x0.5,x1,x2"})

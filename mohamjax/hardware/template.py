@@ -273,7 +273,8 @@ def with_word_bits(template: Template, bits: int) -> Template:
 
     Operand levels (those as wide as the MACs) take the new word: their capacities, accesses and bandwidths in words
     shrink or grow so that the bits stay the same; capacities and accesses are at least one word. Accumulators keep
-    their words, which become wider by twice the difference, as products do. Costs that a template states itself stay.
+    their words, which become wider by twice the difference, as products do. A stated energy per hop is that of a word,
+    and grows with it; the other costs that a template states itself stay.
 
     Args:
         template: the template.
@@ -283,9 +284,13 @@ def with_word_bits(template: Template, bits: int) -> Template:
     if bits == old:
         return template
 
+    def hop(level: Level, word: int) -> float | None:
+        return None if level.hop_energy_pJ is None else level.hop_energy_pJ * word / level.word_bits
+
     def reworded(level: Level) -> Level:
         if level.word_bits != old:
-            return dataclasses.replace(level, word_bits=max(level.word_bits + 2 * (bits - old), 1))
+            wide = max(level.word_bits + 2 * (bits - old), 1)
+            return dataclasses.replace(level, word_bits=wide, hop_energy_pJ=hop(level, wide))
         read, write, shared = (
             None if b is None else b * old / bits for b in (*level.bandwidth, level.shared_bandwidth)
         )
@@ -294,6 +299,7 @@ def with_word_bits(template: Template, bits: int) -> Template:
         return dataclasses.replace(
             level,
             word_bits=bits,
+            hop_energy_pJ=hop(level, bits),
             block_words=block,
             capacity_words=words,
             bandwidth=(read, write),

@@ -20,7 +20,7 @@ from mohamjax.page.charts import Objective
 from mohamjax.schedule import CYCLE_S, ROLES, Certificate, Evaluated, Staircase, by_type, landmarks, layer_use
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.schedule.roofline import Roof
-from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view
+from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view, energy_part_names
 from mohamjax.version import __version__
 
 REPORT_FORMAT = "report/1"
@@ -371,7 +371,7 @@ class _Details:
                 }
                 for template in templates
             ],
-            "parts": list(ENERGY_PARTS),
+            "parts": list(energy_part_names(self.evaluated.technology)),
             "layers": [
                 {
                     "name": layer.name,

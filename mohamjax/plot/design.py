@@ -28,7 +28,7 @@ from mohamjax.plot.style import (
     text_width,
     write_labels,
 )
-from mohamjax.schedule.view import ENERGY_PARTS, DesignView
+from mohamjax.schedule.view import DesignView
 
 _INCH_PER_ROW = 0.36
 _BAR = 0.84  # height of a bar, as a share of its row
@@ -252,12 +252,13 @@ def energy_breakdown(view: DesignView, *, title: str) -> Figure:
     """
     figure = new_figure(9.0, 1.25 + 0.32 * max(len(view.chiplets), 2))
     axes = figure.subplots()
-    colours: dict[str, str] = dict(zip(ENERGY_PARTS, PALETTE, strict=False))
+    parts = [name for name, _ in view.chiplets[0].energy_J]
+    colours: dict[str, str] = dict(zip(parts, PALETTE, strict=False))
     _rows(axes, view, interfaces=False)
     _stack(axes, [[(e, colours[name]) for name, e in c.energy_J] for c in view.chiplets], "J")
     axes.set_xlabel(f"energy {axes.get_xlabel()} (share of the design)")
     axes.set_ylabel("chiplet")
     patches = functools.partial(Patch, edgecolor="white", linewidth=0.4)
-    legend_below(figure, [patches(facecolor=colours[name]) for name in ENERGY_PARTS], ENERGY_PARTS)
+    legend_below(figure, [patches(facecolor=colours[name]) for name in parts], parts)
     _heading(figure, view, title, "energy")
     return figure

@@ -49,7 +49,7 @@ class ChipletTime(Busy):
 
 
 class NetworkPart(TypedDict):
-    """What a network takes: end of its last layer [s], energy [J], number of layers, and the time in which they run."""
+    """What a network takes: end of its last layer [s], energy without leakage [J], layers, and when they run."""
 
     name: str
     latency_s: float

@@ -10,6 +10,7 @@ from typing import TypedDict
 import jax
 import numpy as np
 
+from mohamjax.hardware import Technology
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.explain import area_parts, energy_parts, level_sizes, shared_resources
@@ -17,8 +18,14 @@ from mohamjax.schedule.roofline import COMPUTE, Roof, binding, intensities, roof
 from mohamjax.schedule.segments import Flow, flow, slowed
 from mohamjax.schedule.utilisation import layer_use
 
-ENERGY_PARTS = ("MACs", "buffers", "on-chip networks", "DRAM", "network-on-package")
-"""The parts into which energy is split."""
+ENERGY_PARTS = ("MACs", "buffers", "on-chip networks", "DRAM", "network-on-package", "leakage")
+"""The parts into which energy is split; leakage where the technology counts it."""
+
+
+def energy_part_names(technology: Technology) -> tuple[str, ...]:
+    """Names of the parts of energy that designs have with a technology."""
+    return ENERGY_PARTS if technology.static_share is not None else ENERGY_PARTS[:-1]
+
 
 _CYCLES_PER_S = round(1 / CYCLE_S)
 
@@ -84,7 +91,7 @@ class ChipletView:
         interface: index of its memory interface.
         hops: hops to that interface.
         area_mm2: (part, mm^2): MACs, every level from the innermost on, the package's share.
-        energy_J: (part of `ENERGY_PARTS`, J).
+        energy_J: (part, J), with the parts of `energy_part_names`.
         roof: the roof that bounds the speed of its layers.
         levels: (name, words per instance or None where unlimited, fanout along X and Y), innermost first.
     """
@@ -214,7 +221,7 @@ def _levels(
 
 
 def _energy_parts(evaluated: Evaluated, design: Design, report: DesignReport, unique: np.ndarray) -> np.ndarray:
-    """`[L, parts]` float, J of every layer by part."""
+    """`[L, parts]` float, J of every layer by part but leakage, which is a chiplet's."""
     parts = energy_parts(design, report, evaluated.tables, unique)
     real = np.arange(len(unique))
     outermost = np.asarray(report.chiplets.machine.level_mask).sum(axis=1)[design.assignment[real]] - 1
@@ -241,19 +248,19 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
     standing = np.flatnonzero(design.template >= 0)
     chiplet_of_tile = {int(t): k for k, t in enumerate(standing)}
     unique = np.asarray(application.unique_of_layer)
-    energies = _energy_parts(evaluated, design, report, unique)
+    energies, parts = _energy_parts(evaluated, design, report, unique), energy_part_names(evaluated.technology)
     seen, names, uses, bandwidth = _flow(evaluated, report, tile)
     chiplets = []
     for t in standing:
         kind = int(design.template[t])
-        spent = energies[tile == t].sum(axis=0)
+        spent = [*energies[tile == t].sum(axis=0), report.static_energy[t] * 1e-12][: len(parts)]
         chiplets.append(
             ChipletView(
                 template=evaluated.templates[kind].name,
                 interface=int(report.chiplets.interface[t]),
                 hops=int(report.chiplets.hops[t]),
                 area_mm2=tuple(_area_parts(evaluated, report, t, kind)),
-                energy_J=tuple((name, float(x)) for name, x in zip(ENERGY_PARTS, spent, strict=True)),
+                energy_J=tuple((name, float(x)) for name, x in zip(parts, spent, strict=True)),
                 levels=_levels(evaluated, report, t, kind),
                 roof=roof(float(report.chiplets.machine.mac_instances[t]), uses[t], names, bandwidth),
             )

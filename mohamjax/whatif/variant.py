@@ -193,7 +193,7 @@ def on_variant(evaluation: EvaluationArrays, variant: Variant) -> EvaluationArra
     """The arrays of an evaluation with the variant's hardware, except the sizes of chiplets (`variant_sizes`).
 
     Pure and traceable. Cycles are those of the variant's clock: a bandwidth in bytes per cycle is the one in GB/s
-    divided by the GHz.
+    divided by the GHz. A cycle counts as a nanosecond of leakage, which is therefore divided by the GHz too.
     """
     package = dataclasses.replace(
         variant.package,
@@ -204,7 +204,9 @@ def on_variant(evaluation: EvaluationArrays, variant: Variant) -> EvaluationArra
     )
     small = {name: getattr(variant.technology, name) for name in _SMALL}
     table = evaluation.technology.sram + variant.technology.sram
-    technology = dataclasses.replace(evaluation.technology, sram=table, **small)
+    share = evaluation.technology.static_share
+    share = None if share is None else share / variant.clock
+    technology = dataclasses.replace(evaluation.technology, sram=table, static_share=share, **small)
     energy, area = variant.stated[0], variant.stated[1]
     base = evaluation.templates
     machine = dataclasses.replace(
