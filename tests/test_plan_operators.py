@@ -245,6 +245,18 @@ def test_copying_makes_chiplets_equal():
     assert copied > BATCH // 4
 
 
+def test_copies_of_replaced_chiplets_have_the_new_template():
+    """A size belongs to a template's library: the old template with the new size would be neither chiplet."""
+    copied = 0
+    for before, after in mutants(4, C, replacing=2.0, copying=2.0, closing=0.3):
+        stands = np.flatnonzero(after.template >= 0)
+        old = {genes(before, s)[:-1] for s in np.flatnonzero(before.template >= 0)}
+        assert all(known(after, s) or genes(after, s)[:-1] in old for s in stands)
+        new = [genes(after, s)[:-1] for s in stands if genes(after, s)[:-1] not in old]
+        copied += len(new) - len(set(new))
+    assert copied > 0
+
+
 def test_opening_adds_chiplets_that_are_new_or_copies():
     copies = news = 0
     for before, after in mutants(5, C, opening=3.0):

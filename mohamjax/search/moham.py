@@ -215,9 +215,11 @@ def _problem(
     log: bool,
     projects: bool,
     kinds: tuple[Kind, ...],
-    by_volume: bool,
+    survival: str,
     limits: tuple[Limit, ...],
 ) -> Problem:
+    by_volume = survival == "hypervolume"
+
     def evaluate_one(individual: Design | Instances | Planned, space: DesignSpace) -> jax.Array:
         design = designs_of(individual)
         if space.models is not None:
@@ -243,7 +245,7 @@ def _problem(
         observe=log_hypervolume,
         fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
         log_archive=log,
-        box=_box if by_volume else None,
+        box=_box if by_volume and not scalar else None,
         distinct=by_volume,
     )
     if genes != "plans":
@@ -261,7 +263,7 @@ def genetic_problem(config: MohamConfig, projects: bool = False) -> Problem:
     """
     scalar, log = config.objective != "front", config.scale == "log"
     kinds = kinds_of(config.objectives)
-    by_volume = config.survival == "hypervolume" and not scalar
+    rest = kinds, config.survival, config.limits
     if config.genes == "plans":
-        return _problem("plans", False, scalar, log, False, kinds, by_volume, config.limits)
-    return _problem(config.genes, config.rate_unit == "layer", scalar, log, projects, kinds, by_volume, config.limits)
+        return _problem("plans", False, scalar, log, False, *rest)
+    return _problem(config.genes, config.rate_unit == "layer", scalar, log, projects, *rest)

@@ -229,17 +229,17 @@ def mutated(key: jax.Array, plan: Plan, tables: PlanTables, rates: PlanRates) ->
     size = jnp.where(chosen(rates.drawing)[:, None], known, size)
     weight = jnp.where(chosen(rates.weighting), new_weight, weight)
     replaced = chosen(rates.replacing)
-    template = jnp.where(replaced, new_template, template)
+    kind = jnp.where(replaced, new_template, template)
     size = jnp.where(replaced[:, None], new_size, size)
 
-    template = jnp.where(chosen(rates.closing) & (count > 1), -1, template)
+    template = jnp.where(chosen(rates.closing) & (count > 1), -1, kind)
     # For every tile, a random chiplet of which it may become a copy: the k-th, k random.
     nth = jnp.searchsorted(jnp.cumsum(standing), 1 + draws.below(count, tiles)).astype(jnp.int32)
     source = jnp.minimum(nth, tiles - 1)
     opened = draws.happens(rates.opening / jnp.maximum(tiles - count, 1), tiles) & ~standing
     fresh = opened & draws.happens(1 / 3, tiles)
     copied = (opened & ~fresh) | chosen(rates.copying)
-    template = jnp.where(fresh, new_template, jnp.where(copied, plan.template[source], template))
+    template = jnp.where(fresh, new_template, jnp.where(copied, kind[source], template))
     size = jnp.where(fresh[:, None], new_size, jnp.where(copied[:, None], size[source], size))
     weight = jnp.where(fresh, new_weight, jnp.where(copied, weight[source], weight))
 
