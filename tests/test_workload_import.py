@@ -342,6 +342,56 @@ def test_attention_of_separate_operands(tmp_path, op):
     assert edges(network)["att/context"] == {"att/scores", "v"}
 
 
+_BUFFERS = {
+    "DecoderMaskedMultiHeadAttention": (["q", "q", "q", "", "", "past", "past", "n"], (1, 8, 1024, 64)),
+    "MultiHeadAttention": (["q", "q", "q", "", "", "", "past", "past", "n"], (1, 8, 1024, 64)),
+    "Attention": (["q", "w", "", "", "past", "", "n"], (2, 1, 8, 1024, 64)),
+    "DecoderMaskedSelfAttention": (["q", "w", "b", "", "past", "", "n"], (2, 1, 8, 1024, 64)),
+    "SparseAttention": (["q", "q", "q", "past", "past", "rows", "", "n"], (1, 8, 1024, 64)),
+}
+
+
+@pytest.mark.parametrize("op", _BUFFERS)
+@pytest.mark.parametrize("stated", [None, 99])
+def test_attention_over_a_buffer_of_keys(tmp_path, op, stated):
+    """All entries of a buffer for past and new keys count, with a warning, unless a constant says how many it has."""
+    inputs, past = _BUFFERS[op]
+    sparse = op == "SparseAttention"  # states the number of all keys, the others that of the past ones
+    attributes = {"kv_num_heads": 8} if sparse else {"past_present_share_buffer": 1}
+    if op == "MultiHeadAttention":  # the attribute is not one of this operator
+        attributes = {}
+    nodes = [node(op, inputs, ["y", "present"], "att", domain="com.microsoft", num_heads=8, **attributes)]
+    given = [info("q", (1, 1, 512)), info("past", past)]
+    constants = [weight("w", (512, 1536)), weight("b", (1536,)), const("rows", np.int32([1]))]
+    if stated is None:
+        given.append(info("n", (1,), INT32))
+    else:
+        constants.append(const("n", np.int32([stated + sparse])))
+    proto = model(nodes, given, ["y"], constants, domains=("com.microsoft",))
+    network, warnings = read(tmp_path, proto)
+    keys = 1024 if stated is None else 100
+    assert brief(network)[-2:] == [("bmm", {"G": 8, "K": keys, "C": 64}), ("bmm", {"G": 8, "K": 64, "C": keys})]
+    told = "the number of past keys is unknown; all 1024 in their buffer count (the most)"
+    assert [line for line in warnings if "dense attention" not in line] == [] if stated else told in warnings[-1]
+
+
+def test_past_keys_of_unknown_length_are_an_error(tmp_path):
+    nodes = [
+        node("Slice", "buffer zero length two", "past"),
+        node(
+            "MultiHeadAttention",
+            ["q", "q", "q", "", "", "", "past", "past"],
+            ["y"],
+            domain="com.microsoft",
+            num_heads=8,
+        ),
+    ]
+    inputs = [info("q", (1, 1, 512)), info("buffer", (1, 8, 1024, 64)), info("length", (1,), INT64)]
+    constants = [const("zero", np.int64([0])), const("two", np.int64([2]))]
+    with pytest.raises(InputError, match=r"the shape of its past keys is unknown \(1x8x\?x64\)"):
+        read(tmp_path, model(nodes, inputs, ["y"], constants, domains=("com.microsoft",)))
+
+
 @pytest.mark.parametrize("flat", [False, True])
 def test_standard_attention(tmp_path, flat):
     shapes = [(2, 5, 32), (2, 7, 32), (2, 7, 48)] if flat else [(2, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 12)]
@@ -870,6 +920,14 @@ def test_a_batch_of_a_graph_of_several_samples_warns(tmp_path, batch):
     assert len(warnings) == 1 and f"a batch of {batch} has no effect: the first axis of input 'x' is" in warnings[0]
 
 
+def test_a_batch_of_a_graph_warns_where_only_another_input_starts_with_it(tmp_path):
+    proto = model([node("Conv", "x w", "y")], [info("x", (1, 8, 16, 16)), info("w", (4, 8, 3, 3))], ["y"])
+    network, warnings = read(tmp_path, proto, batch=4)
+    assert network.layers[0].shape.N == 1
+    why = "the first axis of input 'x' is fixed at 1, that of input 'w' at 4"
+    assert len(warnings) == 1 and f"a batch of 4 has no effect: {why}; export" in warnings[0]
+
+
 def test_unused_inputs_need_no_shape(tmp_path):
     inputs = [info("x", (1, 4)), info("flag", None), info("past", ("b", "past", 4))]
     network = single(tmp_path, [node("MatMul", "x w", "y")], inputs, [weight("w", (4, 5))])
@@ -1173,6 +1231,19 @@ def test_sequence_map_runs_its_body_per_element(tmp_path):
     ]
     network = single(tmp_path, nodes, [info("x", (2, 4)), info("z", (3, 4))], [weight("w", (4, 4))])
     assert [x.shape.N for x in network.layers] == [2, 3]
+
+
+def test_an_embedding_by_convolution_is_not_modelled_with_a_warning(tmp_path):
+    nodes = [
+        node("WordConvEmbedding", "ids w b table", "e", "embed", domain="com.microsoft"),
+        node("MatMul", "e u", "y"),
+    ]
+    inputs = [info("ids", (1, 5, 9), INT32), info("w", (6, 1, 2, 4)), info("b", (6,)), info("table", (30, 4))]
+    proto = model(nodes, inputs, ["y"], [weight("u", (6, 7))], domains=("com.microsoft",))
+    network, warnings = read(tmp_path, proto, shapes={"e": (1, 5, 6)})
+    assert [layer.macs for layer in network.layers] == [5 * 6 * 7]
+    told = "WordConvEmbedding does multiply-accumulates that are not modelled; it is no layer"
+    assert len(warnings) == 1 and told in warnings[0]
 
 
 def test_unknown_operators_pass_dependencies_on_if_wanted(tmp_path):

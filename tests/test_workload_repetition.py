@@ -393,7 +393,7 @@ def fused(op, b, h, kv, q, n, d):
         nodes = [node("GroupQueryAttention", ["q", "", "", "", "", "", "n"], ["y"], kv_num_heads=kv, **contrib)]
         shapes, constants = [flat(b, q, h + 2 * kv, d)], [const("n", np.int32(n))]
     elif op == "SparseAttention":
-        nodes = [node(op, ["q", "k", "v", "", "", "n"], ["y"], kv_num_heads=kv, **contrib)]
+        nodes = [node(op, ["q", "k", "v", "", "", "", "", "n"], ["y"], kv_num_heads=kv, **contrib)]
         shapes, constants = [flat(b, q, h, d), flat(b, q, kv, d), flat(b, q, kv, d)], [const("n", np.int32(n))]
     elif op == "flat Attention":
         nodes = [node("Attention", "q k v", "y", q_num_heads=h, kv_num_heads=kv)]

@@ -242,12 +242,19 @@ def _input_tensors(
 
 
 def _is_of_one_sample(inputs: abc.Mapping[str, Tensor], batch: int, tell: Callable[[str], None]) -> bool:
-    """Whether the first axis of every input is 1; warns if one is neither 1 nor the batch that is asked for."""
+    """Whether the first axis of every input is 1; warns unless all are 1, or all the batch that is asked for."""
     first = {name: t.shape[0] for name, t in inputs.items() if t.shape and not t.const}
+    sizes = set(first.values())
+    if sizes in ({1}, {batch}):
+        return sizes == {1}
     other = next((name for name, d in first.items() if d not in (1, batch)), None)
-    if first and other is None:
-        return set(first.values()) == {1}
-    why = "no input has an axis" if other is None else f"the first axis of input {other!r} is fixed at {first[other]}"
+    if other is not None:
+        why = f"the first axis of input {other!r} is fixed at {first[other]}"
+    elif first:
+        one, several = (next(name for name, d in first.items() if d == size) for size in (1, batch))
+        why = f"the first axis of input {one!r} is fixed at 1, that of input {several!r} at {batch}"
+    else:
+        why = "no input has an axis"
     tell(f"a batch of {batch} has no effect: {why}; export the model with a batch of 1, or with a symbolic one")
     return False
 

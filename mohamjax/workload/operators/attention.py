@@ -114,6 +114,52 @@ def _heads_of(call: Call, width: int, heads: int) -> int:
     return width // heads
 
 
+# Operator -> positions of the keys (or keys and values) of earlier calls, and of their number.
+_AT_PAST = {
+    "Attention": (4, 6),
+    "DecoderMaskedMultiHeadAttention": (5, 7),
+    "DecoderMaskedSelfAttention": (4, 6),
+    "MultiHeadAttention": (6, 8),
+    "QAttention": (8, None),
+}
+
+
+def _with_past(call: Call, new: int) -> tuple[int, int]:
+    """`_keys` of a com.microsoft operator, which has no keys of earlier calls if it is not in `_AT_PAST`."""
+    at, at_length = _AT_PAST.get(call.op, (None, None))
+    if at is None or not call.has(at):
+        return new, new
+    stated = call.whole(at_length) if at_length is not None else None
+    # MultiHeadAttention has no such attribute: a number of past keys tells that they are in a buffer.
+    shared = bool(call.attr("past_present_share_buffer")) or (call.op == "MultiHeadAttention" and call.has(8))
+    return _keys(call, new, at, shared, stated + new if shared and stated is not None else None)
+
+
+def _keys(call: Call, new: int, at: int, shared: bool, total: int | None) -> tuple[int, int]:
+    """The keys of each query, and the length of the keys that the operator hands on.
+
+    Args:
+        call: The operator.
+        new: Keys of this call.
+        at: Position of the keys of earlier calls; the last axis but one is their length.
+        shared: Whether they are in a buffer with room for the new ones, so that this length is an upper bound.
+        total: Keys of each query, if the model states them.
+    """
+    past = call.shape(at)
+    length = past[-2] if past is not None and len(past) in (4, 5) else 0
+    if total is None and length is None:
+        call.known_shape(at, "past keys")
+    length = length or 0
+    if total is not None:
+        keys = total
+    elif shared and length:
+        keys = max(new, length)
+        call.warn(f"{call.label}: the number of past keys is unknown; all {length} in their buffer count (the most)")
+    else:
+        keys = new + length
+    return keys, max(keys, length)
+
+
 @rule("Attention", "FlexAttention", layer=True)
 def _attention(call: Call) -> list[Tensor]:
     """The standard operator (operator set 23): four axes with heads, or three with the heads as attributes."""
@@ -197,11 +243,7 @@ def _contrib_attention(call: Call) -> list[Tensor]:
         call.producers([x, w, *call.inputs[2:3]]),
     )
     qkv = made_by(fused, None, dtype)
-    at_past = {"QAttention": 8, "Attention": 4, "DecoderMaskedSelfAttention": 4}.get(call.op)
-    past = call.shape(at_past) if at_past is not None else None
-    keys = length
-    if past is not None and len(past) == 5 and not call.attr("past_present_share_buffer"):
-        keys += past[3] or 0
+    keys, whole = _with_past(call, length)
     if call.op == "LongformerAttention":
         call.warn(f"{call.label}: LongformerAttention is modelled with its local window only")
         keys = min(length, 2 * call.int_attr("window") + 1)
@@ -209,7 +251,7 @@ def _contrib_attention(call: Call) -> list[Tensor]:
     heads_of = _Sizes(batch, heads, length, keys, channels, value_channels)
     made = _attend(call, (qkv, qkv, qkv), heads_of, call.inputs[3:])
     shape = (length, sizes[2]) if packed else (batch, length, sizes[2])
-    present = (2, batch, heads, keys, sizes[1] // heads)
+    present = (2, batch, heads, whole, sizes[1] // heads)
     return [Tensor(shape, dtype, producers=made), made_by(fused, present, dtype)]
 
 
@@ -248,19 +290,17 @@ def _multi_head_attention(call: Call) -> list[Tensor]:
             value_size = sv[3] if len(sv) == 4 else _heads_of(call, sv[2], heads)
         if key_size != size:
             raise call.error(f"channel mismatch: query {show(sq)} and key {show(sk)}")
-    at_past = {"MultiHeadAttention": 6, "DecoderMaskedMultiHeadAttention": 5}.get(call.op)
-    past = call.shape(at_past) if at_past is not None else None
-    if past is not None and len(past) == 4 and not call.attr("past_present_share_buffer"):
-        keys += past[2] or 0
+    keys, whole = _with_past(call, keys)
     sizes = _Sizes(batch, heads, queries, keys, size, value_size)
     if not call.has(_AT_BIAS[call.op]):  # a bias differs from head to head
-        past_key, past_value = (None, None) if at_past is None else _pair(call, at_past)
+        past_key, past_value = _pair(call, _AT_PAST[call.op][0]) if call.op in _AT_PAST else (None, None)
         sizes.key_readers = _copies([k, past_key], batch, heads, size)
         sizes.value_readers = _copies([v, past_value], batch, heads, value_size)
     made = _attend(call, (q, k, v), sizes, call.inputs[3:])
     shape = (queries, heads * value_size) if packed else (batch, queries, heads * value_size)
     present = [
-        Tensor((batch, heads, keys, s), t.dtype, producers=call.producers([t])) for t, s in ((k, size), (v, value_size))
+        Tensor((batch, heads, whole, s), t.dtype, producers=call.producers([t]))
+        for t, s in ((k, size), (v, value_size))
     ]
     return [
         Tensor(shape, q.dtype, producers=made),
@@ -281,18 +321,12 @@ def _group_query_attention(call: Call) -> list[Tensor]:
     size = _heads_of(call, width, heads) if call.has(1) else _heads_of(call, width, heads + 2 * kv_heads)
     if call.has(1) and call.known_shape(1, "key")[2] != kv_heads * size:
         raise call.error(f"channel mismatch: query {show(sq)} and key {show(call.shape(1))}")
-    if call.op == "SparseAttention":
+    sparse = call.op == "SparseAttention"  # its past and present keys always share a buffer
+    if sparse:
         call.warn(f"{call.label}: SparseAttention is modelled as dense attention")
-    past = call.shape(3)
-    total = call.scalar(6) if call.op == "GroupQueryAttention" else call.scalar(5)
-    keys = queries
-    if total is not None:
-        keys = int(total)
-    elif past is not None and len(past) == 4:
-        keys += past[2] or 0
+    keys, whole = _keys(call, queries, 3, sparse, call.whole(7 if sparse else 6))
     per_head = heads // kv_heads
     sizes = _Sizes(batch, heads, queries, keys, size, size, key_readers=per_head, value_readers=per_head)
     made = _attend(call, (q, k, v), sizes, call.inputs[3:])
-    longest = max(keys, (past[2] or 0) if past is not None and len(past) == 4 else 0)
-    present = [Tensor((batch, kv_heads, longest, size), t.dtype, producers=call.producers([t])) for t in (k, v)]
+    present = [Tensor((batch, kv_heads, whole, size), t.dtype, producers=call.producers([t])) for t in (k, v)]
     return [Tensor((batch, queries, heads * size), q.dtype, producers=made), *present]

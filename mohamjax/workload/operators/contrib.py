@@ -159,15 +159,13 @@ def _complex_mul(call: Call) -> list[Tensor]:
     return [Tensor(broadcast(call.get(0).shape, call.get(1).shape), call.get(0).dtype)]
 
 
-rule(
-    "Crop", "CropAndResize", "SampleOp", "Tokenizer", "MurmurHash3", "WordConvEmbedding", "UnfoldTensor", domain=CONTRIB
-)(opaque)
+rule("Crop", "CropAndResize", "SampleOp", "Tokenizer", "MurmurHash3", "UnfoldTensor", domain=CONTRIB)(opaque)
 
 
 @rule(
     "Rfft", "Irfft", "CDist", "MoE", "QMoE", "GatedRelativePositionBias", "QOrderedAttention", "LinearAttention",
     "PagedAttention", "CausalConvWithState", "DecoderAttention", "AttnLSTM", "SparseToDenseMatMul",
-    "QOrderedLongformerAttention", "MulInteger", "Inverse",
+    "QOrderedLongformerAttention", "MulInteger", "Inverse", "WordConvEmbedding",
     domain=CONTRIB,
 )  # fmt: skip
 def _not_modelled(call: Call) -> list[Tensor]:
