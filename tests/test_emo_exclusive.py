@@ -170,3 +170,10 @@ def test_the_box_decides_where_the_front_is_searched():
     assert genetic_problem(MohamConfig(objective="product")).box is None
     assert genetic_problem(Settings.preset("tiny", preset="layers").moham).box is None
     assert genetic_problem(Settings.preset("tiny", preset="paper").moham).box is None
+
+
+def test_equal_designs_count_once_but_where_crowding_decides_as_published():
+    """With one number to minimise, all clones of the best design are in the first front and fill the population."""
+    for objective in ("front", "latency", "product"):
+        assert genetic_problem(MohamConfig(objective=objective)).distinct
+        assert not genetic_problem(MohamConfig(objective=objective, survival="crowding")).distinct

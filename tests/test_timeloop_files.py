@@ -26,6 +26,7 @@ from mohamjax.hardware import (
 )
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.timeloop import evaluate_timeloop, read_timeloop
+from mohamjax.io.timeloop_template import template_constraints, write_timeloop_template
 from mohamjax.io.timeloop_writer import write_timeloop, write_timeloop_mappings
 from mohamjax.mapper import LayerMapper, MapperConfig
 from mohamjax.mapping import Mapping, MappingTables, constraints, predict
@@ -400,6 +401,11 @@ def test_what_cannot_be_said_is_left_out_and_listed(tmp_path):
     assert "TIMELOOP_DISABLE_LINK_TRANSFERS=1" in (tmp_path / "README.txt").read_text()
     with pytest.raises(InputError, match="no mapping that Timeloop's files can say"):
         write_timeloop_mappings(tmp_path / "none", setup, _tables(template, [bad], technology))
+    # Another export takes the place of this one; what is not ours stays.
+    (tmp_path / "000-first_layer" / "mine.txt").write_text("")
+    write_timeloop_mappings(tmp_path, setup, _tables(template, [good], technology))
+    assert {path.name for path in (tmp_path / "000-first_layer").iterdir()} == {f"{template.name}-00", "mine.txt"}
+    assert not (tmp_path / "skipped.txt").exists()
 
 
 @pytest.mark.parametrize("name", [*packaged_templates(), "example"])
@@ -428,6 +434,94 @@ def test_a_template_with_its_dataflows(name, tmp_path):
         choice = (limits > 1).all(axis=0).any(axis=1)  # levels where a dimension may run along either axis
         np.testing.assert_array_equal(got.spatial_max[:, ~choice], limits[:, ~choice])
         np.testing.assert_array_equal(got.spatial_max.max(axis=0), limits.max(axis=0))
+
+
+UNLIMITED_FACTORS = """
+format: template/1
+name: wide
+levels:
+- {name: DRAM, kind: dram}
+- {name: Buf, kind: sram, capacity_words: 4096, fanout: [4, 2]}
+dataflows:
+- layer_types: [conv]
+  levels:
+    DRAM: {temporal: all, order: [P, Q, K]}
+    Buf: {temporal: all, order: [C, R, S], spatial: {X: [K, G, N], Y: [C, P, Q, R, S]}}
+"""
+
+
+def test_orders_and_splits_without_limits_of_factors_are_exported(tmp_path):
+    (path,) = files(tmp_path, UNLIMITED_FACTORS)
+    template = load_template(path)
+    rows = template_constraints(template, "conv")["mapspace_constraints"]["targets"]
+    assert [row for row in rows if row["type"] != "bypass"] == [
+        {"target": "DRAM", "type": "temporal", "permutation": "PQKGNCRS"},
+        {"target": "Buf", "type": "temporal", "permutation": "CRSGNKPQ"},
+        {"target": "Buf", "type": "spatial", "permutation": "GNKCPQRS", "split": 3},
+    ]
+    write_timeloop_template(tmp_path / "out", template, load_technology())
+    got = read_timeloop(*(tmp_path / "out").glob("*.yaml")).constraints
+    wanted = constraints(template, "conv", WorkloadShape(), len(template.levels))
+    for field in ("temporal_max", "order", "spatial_max"):
+        rows = slice(1) if field == "spatial_max" else slice(None)  # the DRAM has one child
+        np.testing.assert_array_equal(getattr(got, field)[..., rows, :], getattr(wanted, field)[..., rows, :])
+
+
+TWICE = """
+mapping:
+- {target: Regs, type: temporal, factors: R=3}
+- {target: Buf, type: temporal, factors: P=2}
+- {target: Buf, type: spatial, factors: K=2}
+- {target: DRAM, type: temporal, factors: P=2 C=2 K=2}
+"""
+BYPASSING = MAPPING + "- {target: Buf, type: bypass, keep: [Inputs, Outputs], bypass: [Weights]}\n"
+KEEPS, OBEYS = "keeps other data spaces than its constraint", ""
+
+
+@pytest.fixture(scope="module")
+def constrained(tmp_path_factory):
+    """The first reason to reject each of these mappings under its constraint, all from one evaluation."""
+    folder = tmp_path_factory.mktemp("constrained")
+    files(folder, ARCHITECTURE, PROBLEM)
+    for n, (rule, mapping, _) in enumerate(CONSTRAINED):
+        own = folder / f"{n:02d}"
+        own.mkdir()
+        (own / "mapping.yaml").write_text(mapping)
+        (own / "rule.yaml").write_text(f"architecture_constraints: {{targets: [{rule}]}}\n")
+    with pytest.warns(UserWarning):  # no tables, and rejected mappings
+        evaluate_timeloop([folder], folder / "out.jsonl")
+    rows = map(json.loads, (folder / "out.jsonl").read_text().splitlines())
+    return [OBEYS if row["ok"] else row["reject"][0]["reason"] for row in rows]
+
+
+CONSTRAINED = [
+    # A data space that no list names is free.
+    ("{target: Buf, type: temporal, factors: R=1}", BYPASSING, OBEYS),
+    ("{target: Buf, type: bypass, bypass: [Weights]}", BYPASSING, OBEYS),
+    ("{target: Buf, type: bypass, keep: [Inputs]}", BYPASSING, OBEYS),
+    ("{target: Buf, type: bypass, keep: [Weights]}", BYPASSING, KEEPS),
+    ("{target: Buf, type: bypass, bypass: [Inputs]}", BYPASSING, KEEPS),
+    ("{target: Buf, type: bypass, bypass: [Inputs]}", MAPPING, KEEPS),
+    # A factor with "=" is exact: P is 4 and C is 2 in this problem.
+    ("{target: Buf, type: temporal, factors: P=2}", TWICE, OBEYS),
+    ("{target: Buf, type: temporal, factors: P<=4}", TWICE, OBEYS),
+    ("{target: Buf, type: temporal, factors: P=4}", TWICE, "the temporal factor 2 of P breaks its constraint, 4"),
+    ("{target: Buf, type: temporal, factors: P=0}", TWICE, "the temporal factor 2 of P breaks its constraint, 4"),
+    ("{target: Buf, type: temporal, factors: R=1 C=2}", TWICE, "the temporal factor 1 of C breaks its constraint, 2"),
+    ("{target: DRAM, type: temporal, factors: C=0}", TWICE, OBEYS),
+    ("{target: Buf, type: temporal, factors: C=4}", TWICE, OBEYS),  # Timeloop ignores what exceeds the bound
+    ("{target: Buf, type: spatial, factors: K=2}", TWICE, OBEYS),
+    ("{target: Buf, type: spatial, factors: K<=4}", TWICE, OBEYS),
+    ("{target: Buf, type: spatial, factors: K=4}", TWICE, "the spatial factor 2 of K breaks its constraint, 4"),
+    ("{target: Buf, type: spatial, factors: K=0}", MAPPING, OBEYS),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CONSTRAINED)))
+def test_constraints_hold_as_in_timeloop(constrained, number):
+    wanted = CONSTRAINED[number][-1]
+    assert wanted in constrained[number]
+    assert bool(wanted) == bool(constrained[number])
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Reading and writing Timeloop's own YAML."""
 
 import json
+import re
 
 import jax
 import numpy as np
@@ -199,6 +200,47 @@ def test_constraints(tmp_path):
     assert limits.order[0].tolist() == [-1] * 8
 
 
+SPATIAL = """
+mapping:
+- {target: glb, type: spatial, factors: C=4 M=2, permutation: C, split: 2}
+- {target: DRAM, type: temporal, factors: C=2 M=6 R=3 S=3 P=14 Q=28, permutation: Q}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "along_y", "order"), [("C, M, R, S, N, P, Q", 1, "QCKRSP"), ("C, R, S, N, P, Q, M", 2, "QCRSPK")]
+)
+def test_a_permutation_is_completed_in_the_order_of_the_problem(tmp_path, dimensions, along_y, order):
+    problem = PROBLEM.replace("C, M, R, S, N, P, Q", dimensions)
+    got = read_timeloop(*written(tmp_path, all=NESTED + problem + SPATIAL)).mapping
+    assert got.spatial[0, 2, DIMS.index("C")] == 4
+    assert got.spatial[:, 2, DIMS.index("K")].tolist() == [2 // along_y, along_y]
+    assert "".join(DIMS[d] for d in got.order[3] if got.temporal[3, d] > 1) == order
+
+
+def test_the_preset_problem_completes_a_permutation_in_its_own_order(tmp_path):
+    problem = "problem: {shape: cnn-layer, R: 3, S: 3, P: 14, Q: 28, C: 8, K: 12, N: 1}\n"
+    got = read_timeloop(*written(tmp_path, all=NESTED + problem + SPATIAL)).mapping
+    assert got.spatial[:, 2, DIMS.index("K")].tolist() == [1, 2]
+    assert "".join(DIMS[d] for d in got.order[3] if got.temporal[3, d] > 1) == "QRSPCK"
+
+
+def test_a_split_of_constraints_counts_in_the_order_of_the_problem(tmp_path):
+    def along_x_and_y(rule, **more):
+        rules = f"mapspace_constraints: {{targets: [{{target: column, type: spatial, {rule}}}]}}\n"
+        # The columns have three times four children.
+        architecture = re.sub(r"(block-size: 2|datawidth: 8), meshX: 14", r"\1, meshX: 42", NESTED)
+        limits = read_timeloop(*written(tmp_path, arch=architecture, rules=rules, **more)).constraints
+        return ["".join(d for d, n in zip(DIMS, axis, strict=True) if n > 1) for axis in limits.spatial_max[:, 1]]
+
+    assert along_x_and_y("permutation: C, split: 2") == ["GC", "NKPQRS"]
+    assert along_x_and_y("permutation: C, split: 2", problem=PROBLEM) == ["KC", "GNPQRS"]
+    # The letter L is the second part of K (M), of which one part may run along either axis.
+    both = PROBLEM.replace("[C, M, R", "[C, M, L, R").replace("[[M]], [[R]]", "[[M]], [[L]], [[R]]")
+    both = both.replace("[[M]], [[Q]]", "[[M]], [[L]], [[Q]]").replace("M: 12", "M: 6, L: 2")
+    assert along_x_and_y("permutation: CM, split: 2", problem=both) == ["KC", "GNKPQRS"]
+
+
 def test_reference_machines_and_mappings_go_there_and_back(tmp_path):
     architectures = read_architectures(reference("timeloop/architectures.json"))
     done = set()
@@ -249,6 +291,21 @@ def test_the_preset_problem(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "stride", "note"),
+    [
+        ("Wstride: 2}", "Wstride: 2, WStride: 3, densities: {}}", (2, 1), "not read: WStride, densities"),
+        ("[P, Wstride]", "[P]", (1, 1), ""),
+        ("name: Wstride, default: 1", "name: Wstride, default: 3", (2, 1), ""),
+        ("Wstride: 2}", "}", (1, 1), ""),
+    ],
+)
+def test_coefficients_are_those_that_the_problem_declares(tmp_path, old, new, stride, note):
+    given = read_timeloop(*written(tmp_path, problem=PROBLEM.replace(old, new)))
+    assert given.shape.stride == stride
+    assert [text.partition("are ")[2] for text in given.notes] == ([note] if note else [])
+
+
+@pytest.mark.parametrize(
     ("old", "new", "says"),
     [
         ("version: 0.3\n  subtree", "version: 0.1\n  subtree", "architecture, version: 0.1 is not read"),
@@ -284,9 +341,65 @@ def test_an_architecture_outside_the_subset_is_refused(tmp_path, old, new, says)
     assert "\n" not in str(error.value)
 
 
+def test_an_architecture_has_no_constraints_inside(tmp_path):
+    for text in (NESTED, NODES):
+        for key, says in (
+            ("constraints: []", "constraints: are not read here; call them `architecture_constraints`"),
+            ("variables: {}", "variables: is not read; known are n"),
+        ):
+            inside = text.replace("architecture:\n", f"architecture:\n  name: one\n  {key}\n")
+            with pytest.raises(InputError, match=says):
+                read_timeloop(*written(tmp_path, arch=inside))
+    with pytest.raises(InputError, match="subtree: is not read; known are name, nodes, version"):
+        read_timeloop(*written(tmp_path, arch=NODES.replace("  nodes:\n", "  subtree: []\n  nodes:\n")))
+
+
+@pytest.mark.parametrize(
+    ("dataspace", "stored"),
+    [
+        ("{bypass: [Weights]}", [False, True, True]),
+        ("{keep_only: [Weights]}", [True, False, False]),
+        ("{bypass_only: [Weights, Outputs]}", [False, True, False]),
+    ],
+)
+def test_data_spaces_of_a_node(tmp_path, dataspace, stored):
+    text = NODES.replace("{keep: [Inputs, Outputs], bypass: [Weights]}", dataspace)
+    rules = "mapspace_constraints: {targets: [{target: glb, type: temporal, factors: N=1}]}\n"
+    given = read_timeloop(*written(tmp_path, arch=text, rules=rules))
+    assert given.architecture.machine.keep[2].tolist() == stored
+    # Constraints may bypass what the node does not name, at all levels but the outermost.
+    named = [False, True, True] if "_only" not in dataspace else [False] * 3
+    assert given.constraints.may_bypass.tolist() == [[True] * 3, [True] * 3, named, [False] * 3]
+
+
+def test_a_node_that_is_not_enabled_is_none(tmp_path):
+    wanted = read_timeloop(*written(tmp_path, arch=NODES)).architecture
+    disabled = "  - !Component\n    name: other\n    class: SRAM\n    enabled: false\n    spatial: {meshX: 2}\n"
+    text = NODES.replace("    name: chip\n", f"    name: chip\n    enabled: true\n{disabled}")
+    got = read_timeloop(*written(tmp_path, arch=text)).architecture
+    assert got.level_names == wanted.level_names
+    jax.tree.map(np.testing.assert_array_equal, got.machine, wanted.machine)
+
+
+def test_a_container_gives_its_attributes_to_the_nodes_after_it(tmp_path):
+    text = NODES.replace("name: chip\n", "name: chip\n    attributes: {read_bandwidth: 5, datawidth: 4, depth: 3}\n")
+    text = text.replace("name: PE\n", "name: PE\n    attributes: {read_bandwidth: 2}\n")
+    text = text.replace("{depth: 16, datawidth: 8}", "{depth: 16}")
+    machine = read_timeloop(*written(tmp_path, arch=text)).architecture.machine
+    assert machine.bandwidth[:, 0].tolist() == [2, 5, 16, np.inf]
+    assert machine.word_bits.tolist() == [8, 4, 8, 8]
+    assert machine.capacity.tolist() == [440, 16, 134144, np.inf]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
+        ("name: glb", "name: glb\n    sparse_optimizations: {}", "sparse_optimizations: is not read; known are"),
+        ("name: chip", "name: chip\n    networks: []", "networks: is not read; known are"),
+        ("name: glb", "name: glb\n    enabled: 0", "enabled: 0 is no truth value"),
+        ("spatial: {meshX: 14}", "spatial: {meshX: 14, meshZ: 2}", "spatial, meshZ: is not read; known are meshX"),
+        ("dataspace: {keep", "dataspace: {no_coalesce: [Inputs], keep", "dataspace, no_coalesce: is not read; known"),
+        ("dataspace: {keep", "dataspace: {keep_only: [Inputs], keep", "dataspace, keep_only: stands for both lists"),
         ("!Container\n    name: PE", "!Parallel\n    name: PE", "a node !Parallel is not read"),
         ("constraints: {dataspace", "constraints: {temporal: {factors: [R=1]}, dataspace", "inside a node"),
         ("bypass: [Weights]", "bypass: [Weight]", "'Weight' is no data space"),
@@ -309,6 +422,10 @@ def test_nodes_outside_the_subset_are_refused(tmp_path, old, new, says):
         ("- {name: Wstride, default: 1}", "- 3", "coefficients: is no mapping of keys to values"),
         ("R=3 C=8", "R=3 C=" + "9" * 5000, "is no factor"),
         ("C: 8, ", "", "the bound is missing"),
+        ("[P, Wstride]", "[P, WStride]", "projection: 'WStride' is none of the problem's coefficients; declare it"),
+        ("[P, Wstride]", "[P, 2]", "'2' is none of the problem's coefficients"),
+        ("[[[C]], [[M]], [[R]]", "[[[C]], [[M, Wstride]], [[R]]", "K has the coefficient 'Wstride'; the model has"),
+        ("[[N]], [[C]], [[R,", "[[N, Wstride]], [[C]], [[R,", "N has the coefficient 'Wstride'; the model has"),
         ("read-write: True", "read-write: False", "is out of order"),
         ("R=3 C=8", "R=3 C=4", "factors of C multiply to 4 (4 at spad), its bound is 8"),
         ("R=3 C=8", "R=3 C<=8", "needs every factor as a number"),

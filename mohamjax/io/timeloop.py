@@ -2,9 +2,9 @@
 
 The subset covered is that of the loop-nest model: storage levels in one line from memory to MACs, in the form with
 `subtree` and `local` (versions 0.2 and 0.3) or with `nodes` (0.4); a convolution over the dimensions G, N, K (or M), C,
-P, Q, R, S, or a depthwise one; mappings with perfect factors; constraints that bound factors, fix orders and bypass.
-Anything that would change a result but is not covered is an error and never ignored: networks, compound components,
-expressions, clusters, multiple buffering, sparse optimisations, several problems.
+P, Q, R, S, or a depthwise one; mappings with perfect factors; constraints that bound or state factors, fix orders and
+bypass. Anything that would change a result but is not covered is an error and never ignored: networks, compound
+components, expressions, clusters, multiple buffering, sparse optimisations, several problems.
 
 There is one extension, which `timeloop_writer` uses and explains: the dimensions H, B, L, D are second parts of G, N,
 K, C, so that the two parts can run along X and Y of one level.
@@ -21,15 +21,16 @@ from collections import abc
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import yaml
 
 from mohamjax.dims import DIMS
 from mohamjax.errors import InputError
-from mohamjax.hardware import DATA_SPACES, Architecture
+from mohamjax.hardware import Architecture
 from mohamjax.io.inputs import keep_inputs
 from mohamjax.io.samples import Unread, report_samples
 from mohamjax.io.timeloop_architecture import read_architecture, read_tables
-from mohamjax.io.timeloop_loops import read_constraints, read_mapping, read_problem
+from mohamjax.io.timeloop_loops import Problem, read_constraints, read_mapping, read_problem
 from mohamjax.io.timeloop_place import At
 from mohamjax.mapping import Sample
 from mohamjax.mapping.nest import Mapping
@@ -52,6 +53,8 @@ class TimeloopInput:
         shape: The layer; a depthwise one has its channels in G.
         mapping: The loop nest, NumPy arrays.
         constraints: Limits of the map space, NumPy arrays. "= n" above 1 is read as "at most n", as everywhere here.
+        exact: `[2, L, D]` int32, temporal and spatial factors that the constraints state as "= n", which a given
+            mapping must have: 0 stands for the whole bound, -1 where none is stated.
         tables: Which of ERT (energies) and ART (areas) the files have.
         notes: Lines about what was ignored or counts as 0.
     """
@@ -60,6 +63,7 @@ class TimeloopInput:
     shape: WorkloadShape | None = None
     mapping: Mapping | None = None
     constraints: Constraints | None = None
+    exact: np.ndarray | None = None
     tables: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -144,28 +148,31 @@ def _together(files: _Files) -> TimeloopInput:
             else:
                 parts[kind] = (at, value)
 
-    architecture = shape = mapping = limits = None
-    depthwise, spaces, notes = False, DATA_SPACES, ()
+    architecture = free = problem = mapping = limits = exact = None
+    notes: tuple[str, ...] = ()
     tables = {name: read_tables(*parts[name]) for name in _TABLES if name in parts}
     if "architecture" in parts:
-        architecture, notes = read_architecture(*parts["architecture"], tables.get("ERT"), tables.get("ART"))
+        architecture, free, notes = read_architecture(*parts["architecture"], tables.get("ERT"), tables.get("ART"))
     if "problem" in parts:
-        shape, depthwise, spaces = read_problem(*parts["problem"])
+        problem = read_problem(*parts["problem"])
+        notes += problem.notes
+    shape = None if problem is None else problem.shape
     if "mapping" in parts:
         at, value = parts["mapping"]
-        if architecture is None or shape is None:
+        if architecture is None or problem is None:
             raise at.error(*_lacking(architecture, shape))
-        mapping = read_mapping(at, value, architecture, shape, depthwise, spaces)
+        mapping = read_mapping(at, value, architecture, problem)
     if "constraints" in parts:
         at, rows = parts["constraints"]
-        if architecture is None:
+        if architecture is None or free is None:
             raise at.error("need an architecture", "give its file too")
-        limits = read_constraints(rows, architecture, depthwise, spaces)
+        limits, exact = read_constraints(rows, architecture, free, problem or Problem(WorkloadShape()))
     return TimeloopInput(
         architecture=architecture,
         shape=shape,
         mapping=mapping,
         constraints=limits,
+        exact=exact,
         tables=tuple(tables),
         notes=notes,
     )
@@ -313,41 +320,58 @@ def _sample(name: str, files: _Files | InputError) -> tuple[TimeloopInput, Sampl
         told, remedy = _lacking(given.architecture, given.shape)
         raise InputError(told, file=name, item="mapping", remedy=remedy)
     if given.constraints is not None:
-        _obey(given.mapping, given.constraints, given.architecture, ", ".join(map(str, files)))
+        _obey(given, given.architecture.level_names, ", ".join(map(str, files)))
     return given, Sample(name, given.architecture, given.shape, given.mapping)
 
 
-def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, file: str) -> None:
-    """Raises InputError for the first constraint that a mapping breaks."""
-    m: object = mapping
-    c: object = limits
-    for i, name in enumerate(architecture.level_names):
-        loops = [("temporal", m.temporal[i], c.temporal_max[i])]
-        loops += [(f"spatial {axis}", m.spatial[k, i], c.spatial_max[k, i]) for k, axis in enumerate("XY")]
-        for kind, factors, most in loops:
-            for letter, factor, limit in zip(DIMS, factors, most, strict=True):
-                if factor > limit:
-                    raise InputError(
-                        f"the {kind} factor {factor} of {letter} breaks its constraint, at most {limit}",
-                        file=file,
-                        item=f"mapping, {name}",
-                        remedy="change one of the two",
-                    )
-        moving = [d for d in m.order[i] if m.temporal[i, d] > 1]
-        wanted = [d for d in c.order[i] if d >= 0 and m.temporal[i, d] > 1]
-        inner = [d for d in moving if d in wanted]
-        if inner != wanted or moving[: len(wanted)] != wanted:
-            raise InputError(
-                f"the loops {''.join(DIMS[d] for d in moving)} break the order {''.join(DIMS[d] for d in wanted)}",
-                file=file,
-                item=f"mapping, {name}",
-                remedy="change one of the two; both are innermost first",
-            )
-        outermost = i == len(architecture.level_names) - 1
-        if not outermost and not keeps_as_allowed(mapping.keep, limits)[i].all():
-            raise InputError(
-                "keeps other data spaces than its constraint",
-                file=file,
-                item=f"mapping, {name}",
-                remedy="change one of the two",
-            )
+def _obey(given: TimeloopInput, names: Sequence[str], file: str) -> None:
+    """Raises InputError for the first constraint that the mapping breaks at one of the levels with these names."""
+    for level, name in enumerate(names):
+        for broken in (_broken_limit, _broken_factor, _broken_order, _broken_bypass):
+            told = broken(given, level)
+            if told:
+                raise InputError(told, file=file, item=f"mapping, {name}", remedy="change one of the two")
+
+
+def _broken_limit(given: Any, level: int) -> str:
+    """What is wrong with a level's factors above a limit; empty if nothing is."""
+    m, c = given.mapping, given.constraints
+    loops = [("temporal", m.temporal[level], c.temporal_max[level])]
+    loops += [(f"spatial {axis}", m.spatial[k, level], c.spatial_max[k, level]) for k, axis in enumerate("XY")]
+    for kind, factors, most in loops:
+        for letter, factor, limit in zip(DIMS, factors, most, strict=True):
+            if factor > limit:
+                return f"the {kind} factor {factor} of {letter} breaks its constraint, at most {limit}"
+    return ""
+
+
+def _broken_factor(given: Any, level: int) -> str:
+    """What is wrong with a level's factors where constraints state them exactly; empty if nothing is."""
+    temporal, (x, y) = given.mapping.temporal[level], given.mapping.spatial[:, level]
+    # Of a dimension in two parts, which run along both axes, Timeloop compares the first part.
+    for n, (kind, factors) in enumerate((("temporal", [temporal]), ("spatial", [x * y, x, y]))):
+        for k, (letter, bound) in enumerate(zip(DIMS, given.shape.bounds, strict=True)):
+            wanted = given.exact[n, level, k] or bound
+            # Timeloop ignores a factor above the bound.
+            if 0 < wanted <= bound and all(factor[k] != wanted for factor in factors):
+                return f"the {kind} factor {factors[0][k]} of {letter} breaks its constraint, {wanted}"
+    return ""
+
+
+def _broken_order(given: Any, level: int) -> str:
+    """What is wrong with the order of a level's loops; empty if nothing is."""
+    order, factors = given.mapping.order[level], given.mapping.temporal[level]
+    moving = [d for d in order if factors[d] > 1]
+    wanted = [d for d in given.constraints.order[level] if d >= 0 and factors[d] > 1]
+    if moving[: len(wanted)] == wanted:
+        return ""
+    own, prescribed = ("".join(DIMS[d] for d in loops) for loops in (moving, wanted))
+    return f"the loops {own} break the order {prescribed} (innermost first)"
+
+
+def _broken_bypass(given: Any, level: int) -> str:
+    """What is wrong with the data spaces that a level keeps; empty if nothing is."""
+    outermost = level == len(given.architecture.level_names) - 1
+    if outermost or keeps_as_allowed(given.mapping.keep, given.constraints)[level].all():
+        return ""
+    return "keeps other data spaces than its constraint"

@@ -13,7 +13,7 @@ import numpy as np
 from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware import Architecture
 from mohamjax.hardware.arrays import Machine
-from mohamjax.io.timeloop_place import DIGITS, LARGEST_WHOLE, At, kept
+from mohamjax.io.timeloop_place import DIGITS, LARGEST_WHOLE, At, kept, left_open
 
 _RANGE = re.compile(r"^(?P<name>.+?)\s*\[\s*(?P<first>\d+)\s*\.\.\s*(?P<last>\d+)\s*\]$")
 
@@ -35,6 +35,10 @@ _DEPTH = ("depth", "memory_depth", "data_storage_depth")
 _KILOBYTES = ("sizeKB",)
 BANDWIDTHS = ("read_bandwidth", "write_bandwidth", "shared_bandwidth")
 """Attributes of a level that limit its ports: `Machine.bandwidth` and `Machine.shared_bandwidth`."""
+
+_OF_COMPONENTS = ("name", "class", "subclass", "attributes", "constraints")
+_OF_NODES = (*_OF_COMPONENTS, "spatial", "enabled")
+"""Keys of a component, and of a node of version 0.4."""
 
 _MESH = ("instances", "meshX", "meshY")
 _UNDERSTOOD = {*_WORD_BITS, *_BLOCK, *_CLUSTER, *_WIDTH, *_ENTRIES, *_DEPTH, *_KILOBYTES, *BANDWIDTHS, *_MESH}
@@ -101,7 +105,11 @@ _COMPUTING = ("mac_random", "mult_random", "mac", "mult", "compute")
 
 @dataclasses.dataclass
 class _Component:
-    """A component of an architecture: `attributes` with "_" between the words of a key, `written` as in the file."""
+    """A component of an architecture.
+
+    Its `attributes` have "_" between the words of a key, which is `written` as in the file. It stores the data spaces
+    in `keep`; its constraints name none of those in `open`.
+    """
 
     at: At
     name: str
@@ -110,7 +118,8 @@ class _Component:
     written: dict[str, str]
     instances: int
     spatial: tuple[int, int] | None
-    keep: list[str] | None = None
+    keep: list[str]
+    open: list[str]
 
     def is_a(self, words: Sequence[str]) -> bool:
         """Whether the class contains one of these words, by which Timeloop tells kinds of components."""
@@ -140,29 +149,52 @@ def _named(at: At, data: dict[str, object]) -> tuple[str, int]:
     return match["name"], count
 
 
-def _component(at: At, data: object, copies: int, spatial: tuple[int, int] | None) -> _Component:
-    data = at.table(data)
+_Attributes = dict[str, tuple[str, object]]
+"""Attributes by their keys with "_" between the words: the key as written, and the value."""
+
+
+def _attributes(at: At, data: dict[str, object]) -> _Attributes:
+    result: _Attributes = {}
+    for key, value in at.table(data.get("attributes", {})).items():
+        plain = str(key).replace("-", "_")
+        if plain in result:
+            raise (at / key).error(f"is written as {result[plain][0]} too", "write it once")
+        result[plain] = str(key), value
+    return result
+
+
+def _dataspaces(at: At, rules: dict[str, object]) -> dict[str, object]:
+    """The lists `keep` and `bypass` of a component's constraints; `keep_only` or `bypass_only` stands for both."""
+    if set(rules) - {"dataspace"}:
+        raise at.error("loop constraints inside a node are not read", "give them as a list of targets in `constraints`")
+    at = at / "dataspace"
+    row = at.table(rules.get("dataspace", {}))
+    at.only(row, ("keep", "bypass", "keep_only", "bypass_only"))
+    for key, own, other in (("keep_only", "keep", "bypass"), ("bypass_only", "bypass", "keep")):
+        if key in row:
+            if len(row) > 1:
+                raise (at / key).error("stands for both lists", "leave out the other keys")
+            named = (at / key).list(row[key])
+            return {own: named, other: [name for name in DATA_SPACES if name not in named]}
+    return row
+
+
+def _component(
+    at: At, data: dict[str, object], copies: int, spatial: tuple[int, int] | None, inherited: _Attributes
+) -> _Component:
     name, count = _named(at, data)
     at = at / name
     kind = data.get("class", data.get("subclass"))
     if not isinstance(kind, str):
         raise at.error("has no class", "give one, such as DRAM, SRAM, regfile, intmac")
-    attributes: dict[str, object] = {}
-    written: dict[str, str] = {}
-    for key, value in at.table(data.get("attributes", {})).items():
-        plain = str(key).replace("-", "_")
-        if plain in attributes:
-            raise (at / key).error(f"is written as {written[plain]} too", "write it once")
-        attributes[plain], written[plain] = value, str(key)
-    keep = None
-    if "constraints" in data:
-        rules = (at / "constraints").table(data["constraints"])
-        if set(rules) - {"dataspace"}:
-            raise (at / "constraints").error(
-                "loop constraints inside a node are not read", "give them as a list of targets in `constraints`"
-            )
-        keep = kept((at / "constraints"), at.table(rules["dataspace"]), list(DATA_SPACES))
-    return _Component(at, name, kind, attributes, written, copies * count, spatial, keep)
+    whole = {**inherited, **_attributes(at, data)}
+    attributes = {key: value for key, (_, value) in whole.items()}
+    written = {key: text for key, (text, _) in whole.items()}
+    rules = at / "constraints"
+    row = _dataspaces(rules, rules.table(data.get("constraints", {})))
+    rules /= "dataspace"
+    keep, free = kept(rules, row, DATA_SPACES), left_open(rules, row, DATA_SPACES)
+    return _Component(at, name, kind, attributes, written, copies * count, spatial, keep, free)
 
 
 def _tree(at: At, data: object, copies: int) -> Iterator[_Component]:
@@ -174,7 +206,10 @@ def _tree(at: At, data: object, copies: int) -> Iterator[_Component]:
         if key not in ("name", "attributes", "local", "subtree"):
             raise (at / key).error("is not read", "use name, attributes, local and subtree")
     for n, part in enumerate((at / "local").list(data.get("local", []))):
-        yield _component(at / f"local {n}", part, copies, None)
+        here = at / f"local {n}"
+        part = here.table(part)
+        here.only(part, _OF_COMPONENTS)
+        yield _component(here, part, copies, None, {})
     below = (at / "subtree").list(data.get("subtree", []))
     if len(below) > 1:
         raise (at / "subtree").error("has several branches", "the model covers one line of levels")
@@ -183,15 +218,23 @@ def _tree(at: At, data: object, copies: int) -> Iterator[_Component]:
 
 
 def _nodes(at: At, nodes: list[object]) -> Iterator[_Component]:
-    """Components of the form with `nodes`, outermost first; each node multiplies the copies of the following ones."""
-    along = [1, 1]
+    """Components of the form with `nodes`, outermost first.
+
+    Each node multiplies the copies of the following ones. A container also gives them the attributes that they lack.
+    """
+    along, inherited = [1, 1], {}
     for n, node in enumerate(nodes):
         here = at / n
         node = here.table(node)
         tag = node.get("!")
         if tag not in ("Container", "Component", "Element"):
             raise here.error(f"a node !{tag} is not read", "the model covers one line of !Container and !Component")
+        node = {key: value for key, value in node.items() if key != "!"}
+        here.only(node, _OF_NODES)
+        if not (here / "enabled").truth(node.get("enabled", True)):
+            continue
         spatial = (here / "spatial").table(node.get("spatial", {}))
+        (here / "spatial").only(spatial, ("meshX", "meshY"))
         for axis, key in enumerate(("meshX", "meshY")):
             along[axis] *= int((here / key).number(spatial.get(key, 1), whole=True))
         if tag == "Container":
@@ -199,8 +242,9 @@ def _nodes(at: At, nodes: list[object]) -> Iterator[_Component]:
                 raise (here / "constraints").error(
                     "loop constraints inside a node are not read", "give them as a list of targets in `constraints`"
                 )
+            inherited |= _attributes(here, node)
             continue
-        yield _component(here, node, along[0] * along[1], (along[0], along[1]))
+        yield _component(here, node, along[0] * along[1], (along[0], along[1]), inherited)
 
 
 Tables = dict[str, dict[str, float]]
@@ -240,7 +284,7 @@ def _first(table: dict[str, float], actions: Sequence[str]) -> float | None:
 
 def read_architecture(
     at: At, value: object, ert: Tables | None = None, art: Tables | None = None
-) -> tuple[Architecture, tuple[str, ...]]:
+) -> tuple[Architecture, np.ndarray, tuple[str, ...]]:
     """The machine of an `architecture`, with energies and areas if their tables are given.
 
     Args:
@@ -250,12 +294,17 @@ def read_architecture(
         art: Areas from `read_tables`, or None.
 
     Returns:
-        The machine, and lines about what was ignored or counts as 0.
+        The machine, which data spaces the constraints of its levels leave open (`[L, V]` bool), and lines about what
+        was ignored or counts as 0.
     """
     value = at.table(value)
     version = value.get("version")
     if str(version) not in ("0.2", "0.3", "0.4"):
         raise (at / "version").error(f"{version!r} is not read", "known are 0.2, 0.3 and 0.4")
+    if "constraints" in value:
+        raise (at / "constraints").error("are not read here", "call them `architecture_constraints`, at the top level")
+    form = "nodes" if "nodes" in value else "subtree"
+    at.only(value, ("version", "name", form))
     if "nodes" in value:
         components = list(_nodes(at, (at / "nodes").list(value["nodes"])))
     elif "subtree" in value:
@@ -329,7 +378,8 @@ def read_architecture(
         "mac_area": np.array((art or {}).get(mac.name, {}).get("area", mac.value("area") or 0.0)),
     }
     names = tuple(part.name for part in reversed(storage))
-    return Architecture(str(at.file), names, mac.name, Machine(**arrays)), tuple(notes)
+    free = np.array([[name in part.open for name in DATA_SPACES] for part in reversed(storage)])
+    return Architecture(str(at.file), names, mac.name, Machine(**arrays)), free, tuple(notes)
 
 
 def _check_attributes(part: _Component, is_mac: bool) -> list[str]:
@@ -428,13 +478,11 @@ def _storage(part: _Component, mesh: tuple[int, int], fanout: list[float]) -> di
         if bandwidth[i] == 0:
             told = "is 0: nothing would ever arrive"
             raise (at / (key if given == 0 else "bandwidth")).error(told, "write a number above 0, or leave it out")
-    reduces = part.attributes.get("reduction_supported", not dram)
-    if not isinstance(reduces, bool):
-        raise (at / part.written["reduction_supported"]).error(f"{reduces!r} is no truth value", "write true or false")
-    keep = list(DATA_SPACES) if part.keep is None else part.keep
+    own = part.written.get("reduction_supported", "reduction_supported")
+    reduces = (at / own).truth(part.attributes.get("reduction_supported", not dram))
     return {
         "level_mask": True,
-        "keep": [name in keep for name in DATA_SPACES],
+        "keep": [name in part.keep for name in DATA_SPACES],
         "capacity": math.inf if dram and capacity == 0 else capacity,
         "word_bits": word_bits,
         "block_words": block,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 import re
 from collections import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -53,44 +55,82 @@ def _letter(at: At, text: object, *, second: bool = False) -> str:
     return letter
 
 
-def read_problem(at: At, value: object) -> tuple[WorkloadShape, bool, tuple[str, ...]]:
-    """The layer, whether it is a depthwise one with its channels called C, and the data spaces' names in our order."""
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A problem as its mappings and constraints need it; the defaults hold for constraints without a problem.
+
+    Attributes:
+        shape: The layer; a depthwise one has its channels in G.
+        depthwise: Whether it is a depthwise one with its channels called C.
+        spaces: The data spaces' names in our order.
+        order: Slots in `_LETTERS` of the dimensions in the order of the problem, in which Timeloop pads permutations.
+        notes: Lines about what was ignored.
+    """
+
+    shape: WorkloadShape
+    depthwise: bool = False
+    spaces: tuple[str, ...] = DATA_SPACES
+    order: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shape:
+    """A problem's `shape`.
+
+    It has the dimensions as listed, defaults of the coefficients by name, the names of the coefficients by dimension,
+    the data spaces' names in our order, and whether it is a depthwise layer.
+    """
+
+    dims: Sequence[str]
+    defaults: abc.Mapping[str, int]
+    steps: abc.Mapping[str, str]
+    spaces: tuple[str, ...] = DATA_SPACES
+    depthwise: bool = False
+
+
+_STEPS = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
+_CNN_LAYER = _Shape("RSPQCKN", dict.fromkeys(_STEPS.values(), 1), _STEPS)
+
+
+def read_problem(at: At, value: object) -> Problem:
+    """The layer of a problem, and what reading its mappings takes."""
     value = at.table(value)
-    shape, instance = value.get("shape"), value.get("instance", value)
-    at_shape, at_instance = at / "shape", (at / "instance" if "instance" in value else at)
+    shape = _shape(at / "shape", value.get("shape"))
+    at = at / "instance" if "instance" in value else at
+    instance = {_ALIASES.get(key, key): row for key, row in at.table(value.get("instance", value)).items()}
+    known = {*shape.dims, *shape.defaults, "shape", "version", "name"}
+    unread = [str(key) for key in instance if key not in known]
+    notes = [f"keys of the problem that are not read: {', '.join(unread)}"] if unread else []
+    order = tuple(_slot(at, letter, shape.depthwise, second=True) for letter in shape.dims)
+    return Problem(_bounds(at, instance, shape), shape.depthwise, shape.spaces, order, tuple(notes))
+
+
+def _shape(at: At, shape: object) -> _Shape:
     if isinstance(shape, str):
         if shape not in ("cnn-layer", "CNN-Layer"):
-            raise at_shape.error(f"the preset {shape!r} is not read", "write the shape out, or use cnn-layer")
-        return _bounds(at_instance, instance, "RSPQCKN", {}), False, DATA_SPACES
-    shape = at_shape.table(shape)
-    dims = [_letter(at_shape, d, second=True) for d in (at_shape / "dimensions").list(shape.get("dimensions"))]
+            raise at.error(f"the preset {shape!r} is not read", "write the shape out, or use cnn-layer")
+        return _CNN_LAYER
+    shape = at.table(shape)
+    dims = [_letter(at, d, second=True) for d in (at / "dimensions").list(shape.get("dimensions"))]
     if len(set(dims)) != len(dims):
-        raise (at_shape / "dimensions").error("name a dimension twice", "K and M are the same here")
-    coefficients = at_shape / "coefficients"
+        raise (at / "dimensions").error("name a dimension twice", "K and M are the same here")
+    coefficients = at / "coefficients"
     defaults = {
-        str(row.get("name")): int(at_shape.number(row.get("default", 1), whole=True))
+        str(row.get("name")): int(at.number(row.get("default", 1), whole=True))
         for row in map(coefficients.table, coefficients.list(shape.get("coefficients", [])))
     }
-    spaces = (at_shape / "data-spaces").list(shape.get("data-spaces", shape.get("data_spaces")))
+    spaces = (at / "data-spaces").list(shape.get("data-spaces", shape.get("data_spaces")))
     if len(spaces) != len(DATA_SPACES):
-        raise at_shape.error(f"has {len(spaces)} data spaces", "the model covers weights, inputs and outputs")
-    names, axes, factors = [], [], {}
+        raise at.error(f"has {len(spaces)} data spaces", "the model covers weights, inputs and outputs")
+    names, axes, steps = [], [], {}
     for n, row in enumerate(spaces):
-        here = at_shape / "data-spaces" / n
+        here = at / "data-spaces" / n
         row = here.table(row)
         names.append(str(row.get("name")))
-        own = []
-        for axis in (here / "projection").list(row.get("projection")):
-            terms = []
-            for term in here.list(axis):
-                term = here.list(term)
-                if not 1 <= len(term) <= 2:
-                    raise (here / "projection").error(f"{term!r} is no product", "write [dimension, coefficient]")
-                terms.append(_letter(here, term[0], second=True))
-                if len(term) == 2:
-                    factors[terms[-1]] = str(term[1])
-            own.append(sorted(terms))
-        axes.append(sorted(own))
+        terms = [_axis(here / "projection", axis) for axis in (here / "projection").list(row.get("projection"))]
+        axes.append(sorted(sorted(letter for letter, _ in axis) for axis in terms))
+        steps |= _coefficients(here / "projection", itertools.chain(*terms), defaults, _STEPS if n == 1 else ())
         written = bool(row.get("read-write", row.get("read_write", False)))
         if written != (n == 2):
             raise here.error("is out of order", "list weights, inputs, outputs; only the last is read-write")
@@ -99,37 +139,53 @@ def read_problem(at: At, value: object) -> tuple[WorkloadShape, bool, tuple[str,
             wanted = [[*space, *([SECOND[a[0]]] for a in space if a[0] in SECOND)] for space in wanted]
         restricted = [sorted([d for d in axis if d in dims] for axis in space) for space in wanted]
         if axes == [[axis for axis in space if axis] for space in restricted]:
-            return (
-                _bounds(at_instance, instance, dims, {d: (c, defaults.get(c, 1)) for d, c in factors.items()}, kind),
-                kind == "depthwise",
-                tuple(names),
-            )
-    raise at_shape.error("its projections are not those of a convolution", "see the problem that mohamjax writes")
+            return _Shape(dims, defaults, steps, tuple(names), kind == "depthwise")
+    raise at.error("its projections are not those of a convolution", "see the problem that mohamjax writes")
 
 
-def _bounds(
-    at: At, instance: object, dims: Sequence[str], factors: abc.Mapping[str, tuple[str, int]], kind: str = "conv"
-) -> WorkloadShape:
-    instance = at.table(instance)
-    given = {_ALIASES.get(key, key): value for key, value in instance.items()}
+def _axis(at: At, terms: object) -> list[tuple[str, str | None]]:
+    """The dimensions of a sum along an axis of a data space, each with the name of its coefficient or None."""
+    result = []
+    for term in at.list(terms):
+        term = at.list(term)
+        if not 1 <= len(term) <= 2:
+            raise at.error(f"{term!r} is no product", "write [dimension, coefficient]")
+        result.append((_letter(at, term[0], second=True), str(term[1]) if len(term) == 2 else None))
+    return result
 
+
+def _coefficients(
+    at: At, terms: Iterable[tuple[str, str | None]], known: abc.Mapping[str, int], allowed: Collection[str]
+) -> dict[str, str]:
+    """The names of coefficients by dimension; they must be known, and the dimensions among the allowed ones."""
+    result = {letter: name for letter, name in terms if name is not None}
+    for letter, name in result.items():
+        if name not in known:
+            told = f"declared are {', '.join(known) or 'none'}"
+            raise at.error(f"{name!r} is none of the problem's coefficients", f"declare it: {told}")
+        if letter not in allowed:
+            told = "the model has strides and dilations: of P, Q, R and S, in the inputs"
+            raise at.error(f"{letter} has the coefficient {name!r}", told)
+    return result
+
+
+def _bounds(at: At, instance: abc.Mapping[str, object], shape: _Shape) -> WorkloadShape:
     def value(key: str, default: int | None) -> int:
-        if key not in given and default is not None:
+        if key not in instance and default is not None:
             return default
-        if key not in given:
+        if key not in instance:
             raise (at / key).error("the bound is missing", "give it")
-        number = (at / key).number(given[key], whole=True)
+        number = (at / key).number(instance[key], whole=True)
         if not 1 <= number < 2**31:
-            raise (at / key).error(f"{given[key]!r} is no positive integer", "give 1 or more")
+            raise (at / key).error(f"{instance[key]!r} is no positive integer", "give 1 or more")
         return int(number)
 
-    bounds = {d: value(d, None) for d in dims}
+    bounds = {d: value(d, None) for d in shape.dims}
     for first, second in SECOND.items():
         if second in bounds:
             bounds[first] = bounds.get(first, 1) * bounds.pop(second)
-    usual = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
-    steps = {d: value(*factors.get(d, (usual[d], 1))) for d in usual}
-    if kind == "depthwise":
+    steps = dict.fromkeys(_STEPS, 1) | {d: value(name, shape.defaults[name]) for d, name in shape.steps.items()}
+    if shape.depthwise:
         bounds["G"] = bounds.pop("C", 1)
     return WorkloadShape(**bounds, stride=(steps["P"], steps["Q"]), dilation=(steps["R"], steps["S"]))
 
@@ -187,9 +243,7 @@ def _directives(
         kind = "bypass" if kind in ("datatype", "dataspace", "bypassing") else kind
         if kind not in ("temporal", "spatial", "bypass"):
             raise (at / "type").error(f"{kind!r} is not read", "known are temporal, spatial and bypass")
-        for key in row:
-            if key not in _MAPPING_KEYS:
-                raise (at / key).error("is not read", f"known are {', '.join(sorted(_MAPPING_KEYS))}")
+        at.only(row, _MAPPING_KEYS)
         level = _level(at, row.get("target"), architecture)
         if kind == "spatial" and np.prod(np.asarray(architecture.machine.fanout)[level]) == 1:
             told = f"{row['target']} has one child: Timeloop takes no spatial directive there"
@@ -239,9 +293,7 @@ def _fill_up(at: At, given: Sequence[dict[int, int]], shape: WorkloadShape) -> N
                 factors[slot] = max(shape.bounds[_DIMENSION[slot]] // second, 1)
 
 
-def read_mapping(
-    at: At, value: object, architecture: Architecture, shape: WorkloadShape, depthwise: bool, spaces: tuple[str, ...]
-) -> Mapping:
+def read_mapping(at: At, value: object, architecture: Architecture, problem: Problem) -> Mapping:
     """The loop nest of a mapping's directives, as NumPy arrays; raises InputError unless factors multiply to bounds."""
     levels, d = len(architecture.level_names), len(DIMS)
     temporal, spatial = np.ones((levels, d), np.int32), np.ones((2, levels, d), np.int32)
@@ -253,29 +305,29 @@ def read_mapping(
     for here, row, level, kind in rows:
         given.append({})
         if kind == "bypass":
-            stored = kept(here, row, spaces)
+            stored = kept(here, row, problem.spaces)
             keep[level] = [name in stored for name in DATA_SPACES]
             continue
-        factors = _factors(here / "factors", row.get("factors"), depthwise, second=True)
+        factors = _factors(here / "factors", row.get("factors"), problem.depthwise, second=True)
         if any(sign != "=" for _, sign, _ in factors):
             raise (here / "factors").error("a mapping needs every factor as a number", "write C=4")
         given[-1] = {slot: number for slot, _, number in factors}
-    _fill_up(at, given, shape)
+    _fill_up(at, given, problem.shape)
     for (here, row, level, kind), bounds in zip(rows, given, strict=True):
         if kind == "bypass":
             continue
-        inner = _permutation(here / "permutation", row.get("permutation"), depthwise, second=True)
-        inner += [slot for slot in range(len(_LETTERS)) if slot not in inner]
+        inner = _permutation(here / "permutation", row.get("permutation"), problem.depthwise, second=True)
+        inner = list(dict.fromkeys([*inner, *problem.order, *range(len(_LETTERS))]))
         if kind == "temporal":
             order[level], temporal[level] = _loops(here, inner, bounds)
         else:
             split = _split(here, row, len(_LETTERS))
             for axis, slots in enumerate((inner[:split], inner[split:])):
                 spatial_order[axis, level], spatial[axis, level] = _loops(here, slots, bounds)
-    for k, bound in enumerate(shape.bounds):
+    for k, bound in enumerate(problem.shape.bounds):
         product = math.prod(int(n) for n in (*temporal[:, k], *spatial[:, :, k].flat))
         if product != bound:
-            letter = "C" if depthwise and DIMS[k] == "G" else DIMS[k]
+            letter = "C" if problem.depthwise and DIMS[k] == "G" else DIMS[k]
             told = f"the factors of {letter} multiply to {product}{_told(k, temporal, spatial, architecture)}"
             raise at.error(f"{told}, its bound is {bound}", "change one of them, or add one")
     return Mapping(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
@@ -293,9 +345,19 @@ def _told(dim: int, temporal: np.ndarray, spatial: np.ndarray, architecture: Arc
 
 
 def read_constraints(
-    rows: Sequence[tuple[At, object]], architecture: Architecture, depthwise: bool, spaces: tuple[str, ...]
-) -> Constraints:
-    """The limits that a list of constraints sets, as NumPy arrays."""
+    rows: Sequence[tuple[At, object]], architecture: Architecture, free: np.ndarray, problem: Problem
+) -> tuple[Constraints, np.ndarray]:
+    """The limits that a list of constraints sets, as NumPy arrays, and the factors that it sets exactly.
+
+    Args:
+        rows: The constraints with their places.
+        architecture: The machine.
+        free: `[L, V]` bool, the data spaces that the architecture's own constraints leave open.
+        problem: The problem that the constraints are for.
+
+    Returns:
+        The limits, in which "= n" is "at most n"; and `TimeloopInput.exact`.
+    """
     levels, d = len(architecture.level_names), len(DIMS)
     temporal = np.full((levels, d), UNLIMITED, np.int32)
     fanout = np.asarray(architecture.machine.fanout)
@@ -304,19 +366,23 @@ def read_constraints(
     spatial = spatial.astype(np.int32)
     order = np.full((levels, d), -1, np.int32)
     keep = np.asarray(architecture.machine.keep).copy()
-    free = np.zeros_like(keep)
+    free = free & (np.arange(levels)[:, None] < levels - 1)  # the outermost level keeps everything
+    exact = np.full((2, levels, d), -1, np.int32)
     for at, row, level, kind in _directives(rows, architecture):
         if kind == "bypass":
-            stored = kept(at, row, spaces)
-            keep[level] = [name in stored for name in DATA_SPACES]
-            free[level] = [name in left_open(at, row, spaces) for name in DATA_SPACES]
+            stored, unnamed = kept(at, row, problem.spaces), left_open(at, row, problem.spaces)
+            for v, name in enumerate(DATA_SPACES):
+                if name not in unnamed:
+                    keep[level, v], free[level, v] = name in stored, False
             continue
-        permutation = _permutation(at / "permutation", row.get("permutation"), depthwise)
-        for k, sign, number in _factors(at / "factors", row.get("factors"), depthwise):
+        permutation = _permutation(at / "permutation", row.get("permutation"), problem.depthwise)
+        for k, sign, number in _factors(at / "factors", row.get("factors"), problem.depthwise):
             if sign == ">=":
                 raise (at / "factors").error("lower bounds are not read", "bound factors from above")
             # A factor of 0 stands for the rest of the bound.
             most = UNLIMITED if number == 0 else number
+            if sign == "=":
+                exact[int(kind == "spatial"), level, k] = number
             if kind == "temporal":
                 temporal[level, k] = most
             else:
@@ -324,8 +390,10 @@ def read_constraints(
         if kind == "temporal":
             order[level, : len(permutation)] = permutation
         elif "split" in row:
+            inner = list(dict.fromkeys([*permutation, *problem.order, *range(d)]))
             split = _split(at, row, d)
-            inner = permutation + [k for k in range(d) if k not in permutation]
-            spatial[1, level, inner[:split]] = 1
-            spatial[0, level, inner[split:]] = 1
-    return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep, may_bypass=free)
+            for axis, slots in enumerate((inner[:split], inner[split:])):
+                along = {_DIMENSION[slot] for slot in slots}
+                spatial[axis, level, [k for k in range(d) if k not in along]] = 1
+    limits = Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep, may_bypass=free)
+    return limits, exact

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mohamjax.dims import DATA_SPACES
 from mohamjax.errors import InputError
@@ -40,6 +40,12 @@ class At:
             raise self.error("is no mapping of keys to values", "see the Timeloop documentation")
         return data
 
+    def only(self, data: dict[str, object], known: Collection[str]) -> None:
+        """Raises an error for the first key that is not among the known ones."""
+        for key in data:
+            if key not in known:
+                raise (self / key).error("is not read", f"known are {', '.join(sorted(known))}")
+
     def list(self, data: object) -> list[object]:
         """The data, which must be a list."""
         if not isinstance(data, list):
@@ -55,6 +61,12 @@ class At:
         if whole and (value != int(value) or value > LARGEST_WHOLE):
             raise self.error(f"{value!r} is no whole number up to 2^53", "give one")
         return float(value)
+
+    def truth(self, value: object) -> bool:
+        """The value, which must be true or false."""
+        if not isinstance(value, bool):
+            raise self.error(f"{value!r} is no truth value", "write true or false")
+        return value
 
 
 def kept(at: At, row: dict[str, object], names: Sequence[str]) -> list[str]:
@@ -72,8 +84,6 @@ def kept(at: At, row: dict[str, object], names: Sequence[str]) -> list[str]:
 
 
 def left_open(at: At, row: dict[str, object], names: Sequence[str]) -> list[str]:
-    """Data spaces, by our names, that a directive with both lists names in neither, so that the mapper decides."""
-    if "keep" not in row or "bypass" not in row:
-        return []
-    named = {str(name) for key in ("keep", "bypass") for name in (at / key).list(row[key])}
+    """Data spaces, by our names, that a directive neither keeps nor bypasses by name, so that the mapper decides."""
+    named = {str(name) for key in ("keep", "bypass") for name in (at / key).list(row.get(key, []))}
     return [ours for ours, name in zip(DATA_SPACES, names, strict=True) if name not in named]

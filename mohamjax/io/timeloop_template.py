@@ -69,7 +69,9 @@ def template_constraints(template: Template, layer_type: str) -> dict[str, objec
         targets.append(temporal)
         if level.fanout != (1, 1):
             targets.append({"target": level.name, "type": "spatial", **_spatial(rule, level.fanout)})
-    return {"mapspace_constraints": {"targets": [row for row in targets if row.get("factors", "all")]}}
+    stated = [{key: value for key, value in row.items() if value or key != "factors"} for row in targets]
+    # A row with nothing but its target and type says nothing.
+    return {"mapspace_constraints": {"targets": [row for row in stated if len(row) > 2]}}
 
 
 def _factors(limits: Limits) -> str:

@@ -11,6 +11,8 @@ tile are products of extents.
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import dataclasses
 import pathlib
 import re
@@ -31,6 +33,7 @@ from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables, Sample, predict
 from mohamjax.mapping.nest import padded_shape
 from mohamjax.mapping.notation import told_padding
+from mohamjax.reader import found, read_text
 from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, Evaluated
 from mohamjax.schedule.setup import Setup
@@ -312,13 +315,19 @@ def _figures(samples: Sequence[Sample]) -> list[dict[str, float]]:
     return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
+_EXPORTED = ("arch", "problem", "mapping", "ERT", "ART")
+
+
 def _write_index(
     folder: pathlib.Path, rows: Sequence[dict[str, Any]], samples: Sequence[Sample], skipped: Sequence[str]
 ) -> None:
     """Writes the index, README and `skipped.txt` of an export; raises InputError if it has no mapping."""
+    told = folder / "skipped.txt"
     if skipped:
         make_folder(folder)
-        write_text(folder / "skipped.txt", "".join(f"{line}\n" for line in skipped))
+        write_text(told, "".join(f"{line}\n" for line in skipped))
+    elif found(told):
+        told.unlink()
     if not samples:
         raise InputError(
             "there is no mapping that Timeloop's files can say",
@@ -327,8 +336,35 @@ def _write_index(
         )
     figures = _figures(samples)
     known = {sample.id: figure for sample, figure in zip(samples, figures, strict=True)}
+    _remove_earlier(folder, {row["folder"] for row in rows})
     write_text(folder / "index.csv", csv_text([{**row, **known[row["folder"]]} for row in rows]))
     write_text(folder / "README.txt", ABOUT)
+
+
+def _remove_earlier(folder: pathlib.Path, new: set[str]) -> None:
+    """Removes the mappings that the index of an earlier export names and this one does not have.
+
+    `evaluate mappings --timeloop FOLDER` would take them for mappings of this export. Other files stay.
+    """
+    index = folder / "index.csv"
+    if not found(index):
+        return
+    try:
+        earlier = {str(row.get("folder")) for row in csv.DictReader(read_text(index, "CSV file").splitlines())}
+    except InputError:
+        return
+    used = {folder / part for place in new for part in (place, *map(str, pathlib.PurePath(place).parents))}
+    for place in earlier - new:
+        own = pathlib.PurePath(place)
+        if own.is_absolute() or ".." in own.parts:
+            continue
+        for path in (folder / part for part in (own, *own.parents) if part.parts):
+            if path in used or not found(path, folder=True):
+                continue
+            for name in _EXPORTED:
+                (path / f"{name}.yaml").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # something else is in it
+                path.rmdir()
 
 
 def write_timeloop_mappings(
