@@ -24,7 +24,7 @@ from mohamjax.hardware import (
 )
 from mohamjax.mapping.children import MAX_CHILDREN, table_room
 from mohamjax.mapping.cost import REASONS, offchip_bytes
-from mohamjax.mapping.nest import LayerArrays, Mapping, leading_axes
+from mohamjax.mapping.nest import Array, LayerArrays, Mapping, leading_axes
 from mohamjax.mapping.padding import MOST_PADDED
 from mohamjax.mapping.space import layer_arrays
 from mohamjax.mapping.tables import need_children, on_own_hardware
@@ -211,7 +211,7 @@ def evaluate_mappings(
     return costs if lead else jax.tree.map(lambda leaf: leaf[0], costs)
 
 
-def _room(spatial: jax.Array, template: TemplateArrays) -> int:
+def _room(spatial: Array, template: TemplateArrays) -> int:
     """`max_children` for mappings with these factors on a template; `MAX_CHILDREN` where one of them is traced."""
     if isinstance(spatial, jax_core.Tracer) or isinstance(template.machine.fanout, jax_core.Tracer):
         return MAX_CHILDREN
