@@ -257,8 +257,8 @@ b,small,700,600,3e-7,a
 COST_SCHEDULE = """schedule,layer,accelerator,order
 s,a,big,0
 s,b,small,1
-t,b,big,0
-t,a,big,1
+t,b,big,1
+t,a,big,0
 """
 
 LAYERS = """schedule,network,layer,chiplet,template,start,energy

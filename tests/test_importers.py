@@ -5,6 +5,7 @@ import dataclasses
 import json
 import pathlib
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -185,6 +186,139 @@ def test_bad_costs_are_refused(tmp_path, text, told):
     (tmp_path / "bad.csv").write_text("layer,accelerator,duration,bytes,predecessors\n" + text)
     with pytest.raises(InputError, match=told):
         read_cost_table(tmp_path / "bad.csv", bandwidth=1.0)
+
+
+def costs(tmp_path, text, **more):
+    (tmp_path / "costs.csv").write_text(text)
+    return read_cost_table(tmp_path / "costs.csv", **{"bandwidth": 1.0, **more})
+
+
+def test_the_name_of_a_column_states_the_unit(tmp_path):
+    for column, given, unit in (
+        ("duration_s", None, "s"),
+        ("Latency S", "s", "s"),
+        ("cycles", None, "cycles"),
+        ("duration_cycles", "cycles", "cycles"),
+        ("duration", "s", "s"),
+        ("duration", None, "cycles"),
+    ):
+        found = costs(tmp_path, f"layer,accelerator,{column},bytes\na,x,0.001,4\n", time_unit=given)
+        assert found.document["time_unit"] == unit
+        assert ("the unit of durations (cycles)" in found.missing) == (column == "duration" and given is None)
+        assert f"one memory of 1 bytes per {unit.removesuffix('s') or 's'}" in found.warning
+    for column, given, told in (
+        ("cycles", "s", "header: column 'cycles' is in cycles, and the time unit that was given is s; leave out"),
+        ("duration_s", "cycles", "column 'duration_s' is in s, and the time unit that was given is cycles"),
+    ):
+        with pytest.raises(InputError, match=told):
+            costs(tmp_path, f"layer,accelerator,{column},bytes\na,x,0.001,4\n", time_unit=given)
+    own = {"duration": "took [ms]"}
+    with pytest.raises(InputError, match=r"column 'took \[ms\]' is in ms; give it in cycles or s, and call it so"):
+        costs(tmp_path, "layer,accelerator,took [ms],bytes\na,x,1,4\n", columns=own)
+    for column, assumed in (("energy", True), ("energy_J", False)):
+        found = costs(tmp_path, f"layer,accelerator,duration,bytes,{column}\na,x,1,4,2\n")
+        assert ("the unit of energies (J)" in found.missing) == assumed
+    with pytest.raises(InputError, match="column 'energy_pJ' is in pJ; give it in J"):
+        costs(tmp_path, "layer,accelerator,time,bytes,energy_pJ\na,x,1,4,2\n", columns={"energy": "energy_pJ"})
+
+
+def test_the_command_line_takes_the_unit_of_the_column(tmp_path, capsys):
+    (tmp_path / "costs.csv").write_text("layer,accelerator,duration_s,bytes\na,x,0.001,4\n")
+    command = ["convert", "costs", str(tmp_path / "costs.csv"), "--bandwidth", "1e9"]
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["time_unit"] == "s"
+    assert main([*command, "--time-unit", "cycles"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+LATE = "layer,accelerator,duration,bytes,predecessors\nc,x,1,1,\nb,x,1,1,a\na,x,2,1,\na,y,1,1,\n"
+
+
+def test_our_own_schedule_has_predecessors_first(tmp_path):
+    found = costs(tmp_path, LATE, bandwidth=9.0)
+    assert found.document["schedules"] == [
+        {"name": "fastest", "order": ["c", "a", "b"], "accelerator": ["x", "x", "y"]}
+    ]
+    assert "in the order of the table, predecessors first" in found.warning
+    assert evaluate(tmp_path, found) == pytest.approx([2e-9])
+    told = "line 3: jobs 'a', 'b' wait for each other; remove one|line 4: jobs 'b', 'a' wait for each other; remove one"
+    with pytest.raises(InputError, match=told):
+        costs(tmp_path, LATE.replace("a,x,2,1,", "a,x,2,1,b"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("c,x,0\nb,x,1\na,x,2\n", "line 3: job 'b' stands before its predecessor 'a'; order every job after its"),
+        ("c,y,0\na,x,1\nb,x,2\n", "line 2: job 'c' has no costs on 'y'; choose x"),
+    ],
+)
+def test_a_schedule_that_breaks_a_rule_is_refused(tmp_path, rows, told):
+    (tmp_path / "schedule.csv").write_text("layer,accelerator,order\n" + rows)
+    with pytest.raises(InputError, match="schedule.csv: " + told):
+        costs(tmp_path, LATE, schedule=tmp_path / "schedule.csv")
+
+
+def test_a_schedule_whose_jobs_only_start_out_of_order_is_kept(tmp_path):
+    """Each accelerator runs its jobs in this order, which lets `b` wait for `a` on another one."""
+    (tmp_path / "schedule.csv").write_text("layer,accelerator,order\nc,x,0\nb,x,1\na,y,2\n")
+    found = costs(tmp_path, LATE, bandwidth=9.0, schedule=tmp_path / "schedule.csv")
+    assert evaluate(tmp_path, found) == pytest.approx([2e-9])
+
+
+def test_named_columns_are_those_of_the_costs_or_of_the_schedule(tmp_path):
+    text = "layer,accelerator,took,bytes,rank\na,x,1,1,one\nb,x,2,1,two\n"
+    columns, schedule = {"duration": "took", "order": "turn"}, tmp_path / "schedule.csv"
+    schedule.write_text("layer,accelerator,turn\na,x,1\nb,x,0\n")
+    (found,) = costs(tmp_path, text, schedule=schedule, columns=columns).document["schedules"]
+    assert found["order"] == ["b", "a"]
+    # A column of both that only the costs call so.
+    columns["layer"] = "job"
+    (found,) = costs(tmp_path, text.replace("layer", "job"), schedule=schedule, columns=columns).document["schedules"]
+    assert found["order"] == ["b", "a"]
+    with pytest.raises(InputError, match=r"schedule\.csv: .*no column 'rank' in the file"):
+        costs(tmp_path, text, schedule=schedule, columns={"duration": "took", "order": "rank"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        (
+            "own.csv",
+            "layer,chiplet,order\nside,1,0\nstem,0,1\nhead,0,2\n",
+            "line 2: layer 1 .side. stands before layer 0",
+        ),
+        (
+            "own.json",
+            '{"stem": 0, "head": 0, "side": 1}',
+            r"entry 1: layer 2 \(head\) stands before layer 1 \(side\), on",
+        ),
+    ],
+)
+def test_an_impossible_order_is_refused(tmp_path, target, name, text, told):
+    (tmp_path / name).write_text(text)
+    read = read_allocation if name.endswith(".json") else read_layer_table
+    with pytest.raises(InputError, match=f"{name}: {told}.*; order every layer after those that it depends on"):
+        read(tmp_path / name, target)
+
+
+def test_a_budget_is_refused_beside_random_mappings(monkeypatch, capsys):
+    monkeypatch.chdir(EXAMPLES)
+    command = ["convert", "layers", "layers.csv", "--workload", "net.onnx", "--chiplets", "simba", "--sample", "2"]
+    assert main([*command, "--budget", "paper"]) == 2
+    assert "--budget: is for mappings that are searched" in capsys.readouterr().err
+
+
+def test_a_long_schedule_is_checked_in_one_pass(tmp_path, target):
+    """Comparing every layer with every other took 8 seconds."""
+    layers = tuple(Layer(f"l{i}", "fc", "Gemm", WorkloadShape(K=8, C=8)) for i in range(20_000))
+    long = dataclasses.replace(target, application=ApplicationModel("long", (Network("net", layers),)))
+    rows = "".join(f"l{i},0\n" for i in range(19_999))
+    (tmp_path / "long.csv").write_text("layer,chiplet\n" + rows)
+    start = time.process_time()
+    with pytest.raises(InputError, match=r"layer 19999 .l19999. is missing"):
+        read_layer_table(tmp_path / "long.csv", long)
+    assert time.process_time() - start < 3
 
 
 def test_layers_are_mapped_after_the_file_is_found_sound(tmp_path, target):

@@ -45,7 +45,9 @@ def add_parser(verbs: options.Verbs) -> None:
                 "--bandwidth", type=_BANDWIDTH, required=True, help="memory bandwidth [bytes per time unit]"
             )
             kind.add_argument(
-                "--time-unit", choices=("cycles", "s"), default="cycles", help="time unit (default cycles)"
+                "--time-unit",
+                choices=("cycles", "s"),
+                help="time unit (default: the one that the name of the durations' column ends with, else cycles)",
             )
             kind.add_argument("--schedule", metavar="FILE", help="CSV: layer, accelerator, and order or start")
         else:
@@ -59,7 +61,7 @@ def add_parser(verbs: options.Verbs) -> None:
                 metavar="TEMPLATE,...",
                 help="templates of the chiplets where the file does not say: one for all, or one for each",
             )
-            kind.add_argument("--budget", choices=("tiny", "small", "paper"), default="tiny", help="mapper budget")
+            kind.add_argument("--budget", choices=("tiny", "small", "paper"), help="mapper budget (default tiny)")
             kind.add_argument(
                 "--sample",
                 type=options.positive,
@@ -85,6 +87,8 @@ def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
     from mohamjax.mapper.random_mappings import sample_mappings
     from mohamjax.problem.design_problem import DesignProblem
 
+    if arguments.sample is not None:
+        options.refuse("is for mappings that are searched; --sample draws them", budget=arguments.budget)
     application = application_of(arguments)
     templates, technology = templates_of(arguments, application), technology_of(arguments)
     problem = DesignProblem(application, templates, arguments.package, technology)
@@ -93,7 +97,7 @@ def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
     def tables() -> MappingTables:
         if arguments.sample is not None:
             return sample_mappings(problem, arguments.sample, arguments.seed)
-        return map_layers(problem, arguments.budget, arguments.seed, progress=terminal.mapping, cache=True)
+        return map_layers(problem, arguments.budget or "tiny", arguments.seed, progress=terminal.mapping, cache=True)
 
     chiplets = tuple(name for name in arguments.chiplets.split(",") if name)
     if not chiplets and len(problem.resolved.templates) == 1:

@@ -11,12 +11,16 @@ any case and order (`COLUMNS`); callers may also name them.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import graphlib
+import heapq
 import math
 import pathlib
+import re
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import yaml
@@ -24,6 +28,7 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
 from mohamjax.io.design_arrays import nest_rows, problem_document
+from mohamjax.io.entries import waiting
 from mohamjax.io.files import read_json
 from mohamjax.io.formats import JOB_TABLE_FORMAT
 from mohamjax.io.forms import LARGEST_COST
@@ -42,12 +47,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "template": ("template", "sat", "dataflow", "architecture", "accelerator_type"),
     "order": ("order", "priority", "position", "sequence"),
     "start": ("start", "start_s", "start_time", "start_cycle", "start_cycles"),
-    "duration": ("duration", "cycles", "latency", "duration_s", "time"),
+    "duration": ("duration", "cycles", "latency", "duration_s", "time", "duration_cycles", "latency_s", "time_s"),
     "bytes": ("bytes", "traffic", "offchip_bytes", "dram_bytes"),
     "energy": ("energy_j", "energy"),
     "predecessors": ("predecessors", "depends_on", "inputs"),
 }
 """Names that a column may have, by its meaning."""
+
+_UNITS = {unit.lower(): unit for unit in ("s", "cycles", "J", "ms", "us", "ns", "ps", "mJ", "uJ", "nJ", "pJ", "fJ")}
+_UNITS |= {"sec": "s", "seconds": "s", "cycle": "cycles"}  # by the last word of a column's name, in lower case
+
+_OF_BOTH = ("layer", "chiplet", "network")  # columns that a table of costs and one of schedules have alike
+_OF_SCHEDULES = ("order", "start", "schedule")  # columns that only the table of schedules has
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +111,15 @@ class Target(Setup):
     chiplets: Sequence[str] = ()
 
 
-_Placed = tuple[int, str, str, float]
-"""A layer of a schedule: its number, chiplet, template (empty if unstated), and rank (NaN if unstated)."""
+class _Placed(NamedTuple):
+    """A layer of a schedule: its number, chiplet, template (empty if unstated), rank (NaN if unstated), and place in
+    the file."""
+
+    layer: int
+    chiplet: str
+    template: str
+    rank: float
+    item: str
 
 
 def read_layer_table(
@@ -117,7 +135,8 @@ def read_layer_table(
         columns: names of the file's columns by the keys of `COLUMNS`, for columns with other names.
 
     Raises:
-        InputError: a column or a layer is missing, a layer or a template is unknown, or a value is not a number.
+        InputError: a column or a layer is missing, a layer or a template is unknown, a value is not a number, or a
+            layer stands before one that it depends on.
     """
     table = _Table(path, columns, ("layer", "chiplet"))
     schedules: dict[str, list[_Placed]] = {}
@@ -125,7 +144,7 @@ def read_layer_table(
     for row in table.rows():
         layer = layers.number(row.cell["layer"], row.cell.get("network", ""), row.item)
         schedules.setdefault(row.cell.get("schedule", ""), []).append(
-            (layer, row.cell["chiplet"], row.cell.get("template", ""), row.rank)
+            _Placed(layer, row.cell["chiplet"], row.cell.get("template", ""), row.rank, row.item)
         )
     if not schedules:
         raise InputError("there are no rows", file=path, remedy="write a row for every layer")
@@ -144,7 +163,7 @@ def read_allocation(path: str | pathlib.Path, target: Target) -> Imported:
         target: the networks and hardware.
 
     Raises:
-        InputError: the file has neither form, or a layer is missing or unknown.
+        InputError: the file has neither form, a layer is missing or unknown, or stands before one that it depends on.
     """
     data = read_json(path) if str(path).endswith(".json") else _yaml(path)
     if isinstance(data, abc.Mapping):
@@ -170,7 +189,8 @@ def read_allocation(path: str | pathlib.Path, target: Target) -> Imported:
         split += len(cores) > 1
         named |= dict.fromkeys(map(str, cores))
         rank = float(i) if when[0] is None else _number(str(when[1]), path, item, str(when[0]))
-        placed.append((layers.number(str(name[1]), "", item), str(cores[0]), str(row.get("template", "")), rank))
+        layer = layers.number(str(name[1]), "", item)
+        placed.append(_Placed(layer, str(cores[0]), str(row.get("template", "")), rank, item))
         unused += [key for key in row if key not in (name[0], core[0], when[0], "template") and key not in unused]
     found = _designs({"": placed}, target, path, [str(key) for key in unused], tuple(named))
     if split:
@@ -183,7 +203,7 @@ def read_cost_table(
     path: str | pathlib.Path,
     *,
     bandwidth: float,
-    time_unit: str = "cycles",
+    time_unit: str | None = None,
     schedule: str | pathlib.Path | None = None,
     columns: abc.Mapping[str, str] | None = None,
 ) -> Imported:
@@ -193,16 +213,20 @@ def read_cost_table(
         path: the file, a row per job and accelerator; may also have `energy_J` and `predecessors` (names joined by
             `;`).
         bandwidth: bandwidth of the memory that all accelerators share, bytes per time unit.
-        time_unit: `cycles` or `s`.
+        time_unit: `cycles` or `s`; default what the name of the durations' column states, as `duration_s` does,
+            else cycles.
         schedule: a CSV file of `layer`, `accelerator` and optionally `order` or `start`; default every job on its
-            fastest accelerator, in the order of the table.
-        columns: names of columns, see `read_layer_table`.
+            fastest accelerator, in the order of the table, but after its predecessors.
+        columns: names of columns, see `read_layer_table`; `order`, `start` and `schedule` are those of the schedule.
 
     Raises:
-        InputError: a column is missing, a pair occurs twice, a value is not a number, or the schedule names other jobs.
+        InputError: a column is missing, its name states another unit, a pair occurs twice, a value is not a number,
+            jobs wait for each other, or the schedule names other jobs or breaks a rule.
     """
-    table = _Table(path, columns, ("layer", "chiplet", "duration", "bytes"))
+    own = {key: name for key, name in (columns or {}).items() if schedule is None or key not in _OF_SCHEDULES}
+    table = _Table(path, own, ("layer", "chiplet", "duration", "bytes"))
     names = table.names
+    unit, assumed = _units(names, time_unit, path)
     jobs: dict[str, dict[str, dict[str, float]]] = {}
     before: dict[str, dict[str, str]] = {}
     accelerators: dict[str, None] = {}
@@ -225,6 +249,7 @@ def read_cost_table(
             if name not in jobs:
                 told = f"job {job!r} waits for {name!r}, which the file does not have"
                 raise InputError(told, file=path, item=item, remedy=_similar(name, jobs))
+    order = _topological({job: before.get(job, {}) for job in jobs}, path)
 
     def column(job: str, key: str) -> list[float | None]:
         return [jobs[job][a][key] if a in jobs[job] else None for a in accelerators]
@@ -238,16 +263,17 @@ def read_cost_table(
     missing = [] if "energy" in names else ["energies"]
     if "predecessors" not in names:
         missing.append("dependencies (there are none)")
-    missing.append(f"resources (one memory of {bandwidth:g} bytes per time unit)")
+    missing += [f"resources (one memory of {bandwidth:g} bytes per {unit.removesuffix('s') or 's'})", *assumed]
     if schedule is None:
-        missing.append("a schedule (every job on its fastest accelerator, in the order of the table)")
+        late = "" if order == list(jobs) else ", predecessors first"
+        missing.append(f"a schedule (every job on its fastest accelerator, in the order of the table{late})")
         where = {job: min(costs, key=lambda a, costs=costs: costs[a]["duration"]) for job, costs in jobs.items()}
-        schedules = [{"name": "fastest", "order": list(jobs), "accelerator": [where[job] for job in jobs]}]
+        schedules = [{"name": "fastest", "order": order, "accelerator": [where[job] for job in jobs]}]
     else:
-        schedules = _table_schedules(schedule, list(jobs), columns)
+        schedules = _table_schedules(schedule, jobs, before, columns)
     document = {
         "format": JOB_TABLE_FORMAT,
-        "time_unit": time_unit,
+        "time_unit": unit,
         "resources": [{"name": "memory", "bandwidth": bandwidth}],
         "accelerators": [{"name": name, "resources": ["memory"]} for name in accelerators],
         "jobs": rows,
@@ -257,24 +283,103 @@ def read_cost_table(
     return Imported(document, tuple(missing), placed)
 
 
+def _units(names: abc.Mapping[str, str], given: str | None, path: object) -> tuple[str, list[str]]:
+    """The time unit of a table of costs, and which units are assumed; raises InputError if it says another one.
+
+    Args:
+        names: names of its columns by the keys of `COLUMNS`.
+        given: the time unit, if the caller states it.
+        path: the file, for error messages.
+    """
+    stated, assumed = _unit(names["duration"], ("cycles", "s"), path), []
+    if stated and given not in (None, stated):
+        told = f"column {names['duration']!r} is in {stated}, and the time unit that was given is {given}"
+        raise InputError(told, file=path, item="header", remedy="leave out the time unit, or rename the column")
+    if not stated and given is None:
+        assumed.append("the unit of durations (cycles)")
+    if "energy" in names and not _unit(names["energy"], ("J",), path):
+        assumed.append("the unit of energies (J)")
+    return stated or given or "cycles", assumed
+
+
+def _topological(before: abc.Mapping[str, abc.Mapping[str, str]], path: object) -> list[str]:
+    """The jobs in their order, but each after its predecessors; raises InputError if jobs wait for each other.
+
+    Args:
+        before: the predecessors of each job, with the lines that name them.
+        path: the file, for error messages.
+    """
+    jobs, order, ready = list(before), [], []
+    place = {job: i for i, job in enumerate(jobs)}
+    sorter = graphlib.TopologicalSorter(before)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        cycle = error.args[1]  # each a predecessor of the next one
+        told = waiting(range(len(cycle) - 1), cycle)
+        item = before[cycle[1]][cycle[0]]
+        raise InputError(told, file=path, item=item, remedy="remove one of these predecessors") from None
+    while sorter.is_active():
+        for job in sorter.get_ready():
+            heapq.heappush(ready, place[job])
+        order.append(jobs[heapq.heappop(ready)])
+        sorter.done(order[-1])
+    return order
+
+
 def _table_schedules(
-    path: str | pathlib.Path, jobs: Sequence[str], columns: abc.Mapping[str, str] | None
+    path: str | pathlib.Path,
+    jobs: abc.Mapping[str, abc.Mapping[str, object]],
+    before: abc.Mapping[str, Iterable[str]],
+    columns: abc.Mapping[str, str] | None,
 ) -> list[dict[str, object]]:
-    """The schedules of a CSV file over a table's jobs, as `job-table/1` has them."""
-    found: dict[str, list[tuple[float, str, str]]] = {}
-    for row in _Table(path, columns, ("layer", "chiplet")).rows():
+    """The schedules of a CSV file over a table's jobs, as `job-table/1` has them.
+
+    Args:
+        path: the file.
+        jobs: accelerators that have costs, by job.
+        before: predecessors of the jobs that have any.
+        columns: names of columns, of this file or of that of the costs.
+    """
+    found: dict[str, list[tuple[float, _Row]]] = {}
+    for row in _Table(path, columns, ("layer", "chiplet"), beside=True).rows():
         when = row.line if math.isnan(row.rank) else row.rank
-        found.setdefault(row.cell.get("schedule", ""), []).append((when, row.job, row.cell["chiplet"]))
+        found.setdefault(row.cell.get("schedule", ""), []).append((when, row))
     out = []
     for name, rows in found.items():
-        where = {job: chiplet for _, job, chiplet in rows}
+        where = {row.job: row.cell["chiplet"] for _, row in rows}
         lost = [job for job in jobs if job not in where] + [job for job in where if job not in jobs]
         if lost or len(where) < len(rows):
             told = f"{lost[0]} is in one of the two files alone" if lost else "a job comes twice"
             raise InputError(told, file=path, item=f"schedule {name}", remedy="list every job of the table once")
-        order = [job for _, job, _ in sorted(rows, key=lambda row: row[0])]
+        for _, row in rows:
+            if where[row.job] not in jobs[row.job]:
+                told = f"job {row.job!r} has no costs on {where[row.job]!r}"
+                raise InputError(told, file=path, item=row.item, remedy=f"choose {' or '.join(jobs[row.job])}")
+        ordered = [row for _, row in sorted(rows, key=lambda one: one[0])]
+        _check_turns(ordered, before, path)
+        order = [row.job for row in ordered]
         out.append({"name": name or "schedule", "order": order, "accelerator": [where[job] for job in jobs]})
     return out
+
+
+def _check_turns(rows: Sequence[_Row], before: abc.Mapping[str, Iterable[str]], path: object) -> None:
+    """Raises InputError if jobs would wait for each other, as each accelerator runs its jobs strictly in this order."""
+    waits = {row.job: {*before.get(row.job, ())} for row in rows}
+    last: dict[str, str] = {}
+    for row in rows:
+        if (chiplet := row.cell["chiplet"]) in last:
+            waits[row.job].add(last[chiplet])
+        last[chiplet] = row.job
+    try:
+        graphlib.TopologicalSorter(waits).prepare()
+    except graphlib.CycleError as error:
+        place = {row.job: i for i, row in enumerate(rows)}
+        cycle = [row for row in rows if row.job in error.args[1]]
+        pairs = ((row, p) for row in cycle for p in before.get(row.job, ()) if p in error.args[1])
+        row, late = next((row, p) for row, p in pairs if place[p] > place[row.job])
+        told = f"job {row.job!r} stands before its predecessor {late!r}"
+        raise InputError(told, file=path, item=row.item, remedy="order every job after its predecessors") from None
 
 
 # ---------------------------------------------------------------- layers into designs
@@ -337,20 +442,20 @@ def _designs(
     counts: dict[str, int] = {}
     for name, placed in schedules.items():
         item = f"schedule {name}" if name else "file"
-        layers = [layer for layer, *_ in placed]
-        twice = next((layer for layer in layers if layers.count(layer) > 1), None)
-        lost = next((layer for layer in range(len(unique)) if layer not in layers), None)
+        times = collections.Counter(layer for layer, *_ in placed)
+        twice = next((layer for layer, n in times.items() if n > 1), None)
+        lost = next((layer for layer in range(len(unique)) if layer not in times), None)
         for layer, told in ((twice, "comes twice"), (lost, "is missing")):
             if layer is not None:
                 known = application.layers[layer].name
                 raise InputError(
                     f"layer {layer} ({known}) {told}", file=path, item=item, remedy="list every layer once"
                 )
-        chips = _sorted(chip for _, chip, _, _ in placed)
+        chips = _sorted(one.chiplet for one in placed)
         known = _sorted((*chips, *also))
         for chip in known:
-            counts[chip] = counts.get(chip, 0) + sum(on == chip for _, on, _, _ in placed)
-        said = {chip: kind for _, chip, kind, _ in placed if kind}
+            counts[chip] = counts.get(chip, 0) + sum(one.chiplet == chip for one in placed)
+        said = {one.chiplet: one.template for one in placed if one.template}
         if len(said) < len(chips):
             missing["templates of chiplets (those that were given)"] = None
         own = [said.get(chip) or _given(target.chiplets, chip, (known, chips), path, item) for chip in chips]
@@ -359,16 +464,16 @@ def _designs(
                 raise InputError(
                     f"there is no template {kind!r}", file=path, item=item, remedy=f"use {', '.join(kinds)}"
                 )
-        if any(math.isnan(when) for *_, when in placed):
+        if any(math.isnan(one.rank) for one in placed):
             missing["an order (that of the layers)"] = None
-        checked.append((name, item, placed, chips, own))
+        checked.append((name, item, _in_turn(placed, application, path), chips, own))
     tables = target.tables()
     fastest = fastest_mappings(tables, target.package)
     numbers: dict[tuple[int, int], int] = {}
     rows = []
     for name, item, placed, chips, own in checked:
         steps = []
-        for layer, chip, _, _ in sorted(placed, key=lambda row: (0.0 if math.isnan(row[3]) else row[3], row[0])):
+        for layer, chip, *_ in placed:
             t = kinds.index(own[chips.index(chip)])
             if not np.asarray(tables.count)[unique[layer], t]:
                 told = f"template {kinds[t]} has no mapping for layer {layer} ({application.layers[layer].name})"
@@ -384,6 +489,20 @@ def _designs(
     places = [(u, t, int(fastest[u, t])) for u, t in numbers]
     document["mappings"] = nest_rows(target.application, tables.mapping, target.templates, places)
     return Imported(document | {"designs": rows}, tuple(missing), counts)
+
+
+def _in_turn(placed: Sequence[_Placed], application: ApplicationModel, path: object) -> list[_Placed]:
+    """The layers of a schedule by rank, else by number; raises InputError if one stands before a predecessor."""
+    layers, done = application.layers, set[int]()
+    ordered = sorted(placed, key=lambda one: (0.0 if math.isnan(one.rank) else one.rank, one.layer))
+    for one in ordered:
+        late = next((p for p in layers[one.layer].predecessors if p not in done), None)
+        if late is not None:
+            told = f"layer {one.layer} ({layers[one.layer].name}) stands before layer {late} ({layers[late].name}), "
+            remedy = "order every layer after those that it depends on"
+            raise InputError(told + "on which it depends", file=path, item=one.item, remedy=remedy)
+        done.add(one.layer)
+    return ordered
 
 
 def fastest_mappings(tables: MappingTables, package: PackageParameters) -> np.ndarray:
@@ -432,11 +551,28 @@ class _Row:
 
 
 class _Table:
-    """A CSV file whose columns are found by their meaning."""
+    """A CSV file whose columns are found by their meaning.
 
-    def __init__(self, path: str | pathlib.Path, columns: abc.Mapping[str, str] | None, needed: Sequence[str]) -> None:
+    Args:
+        path: the file.
+        columns: names of columns by the keys of `COLUMNS`.
+        needed: keys of columns that it must have.
+        beside: whether it has schedules beside a table of costs, which `columns` may be about instead.
+    """
+
+    def __init__(
+        self,
+        path: str | pathlib.Path,
+        columns: abc.Mapping[str, str] | None,
+        needed: Sequence[str],
+        *,
+        beside: bool = False,
+    ) -> None:
         self._path = path
         header, self._lines = read_table(read_text(path, "CSV file"), path)
+        if beside:
+            known = {*_OF_SCHEDULES, *(key for key in _OF_BOTH if (columns or {}).get(key) in header)}
+            columns = {key: name for key, name in (columns or {}).items() if key in known}
         self.names = _columns(header, columns, needed, path)
         self.unused = [name for name in header if name and name not in self.names.values()]
 
@@ -478,6 +614,20 @@ def _columns(
             remedy = f"call it {' or '.join(COLUMNS[key][:3])}, or name it with the argument `columns[{key}]`"
             raise InputError(f"no column says the {key}", file=path, item="header", remedy=remedy)
     return found
+
+
+def _unit(column: str, known: Sequence[str], path: object) -> str:
+    """The unit that the name of a column ends with, as in `duration_s` or `energy [J]`; empty if it states none.
+
+    Raises:
+        InputError: it is none of the `known` ones.
+    """
+    words = re.findall(r"[^\W\d_]+", column.lower())
+    unit = _UNITS.get(words[-1], "") if words else ""
+    if unit and unit not in known:
+        told = f"column {column!r} is in {unit}"
+        raise InputError(told, file=path, item="header", remedy=f"give it in {' or '.join(known)}, and call it so")
+    return unit
 
 
 def _number(text: str, path: object, item: str, column: str) -> float:
