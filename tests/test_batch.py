@@ -395,6 +395,22 @@ def test_the_name_of_a_result_says_how_it_is_written(tmp_path, document, kind):
     assert outs["txt"] == outs["csv" if kind == "designs" else "json"]  # the default: the name tells no format
 
 
+@pytest.mark.parametrize("kind", ["designs", "schedules"])
+def test_an_answer_beside_its_input_is_not_evaluated(tmp_path, document, capsys, kind):
+    write(tmp_path / "one.json", document | {"designs": document["designs"][:2]})
+    answer, out = tmp_path / "told.json", tmp_path / "rows.csv"
+    assert main(["evaluate", kind, str(tmp_path / "one.json"), "--float32", "--out", str(answer)]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", kind, str(tmp_path), "--float32", "--out", str(out)]) == 0
+    assert [row["valid"] for row in table(out)] == ["1", "1"]
+    assert f"{answer}: is the answer of an evaluation, so it has no row" in capsys.readouterr().err
+    assert main(["evaluate", kind, str(answer)]) == 2
+    told = "is the answer of an evaluation of schedule/1, and holds no schedules to evaluate; name the file that was"
+    assert told in capsys.readouterr().err
+    with pytest.raises(InputError, match="is the answer of an evaluation of schedule/1"):
+        mj.read_designs(answer)
+
+
 def test_schedules_of_jobs_as_csv_and_as_lines(tmp_path, capsys):
     one, out = write(tmp_path / "jobs.json", TABLE), tmp_path / "out.csv"
     assert main(["evaluate", "schedules", str(one), "--out", str(out)]) == 0

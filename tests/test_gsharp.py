@@ -37,7 +37,16 @@ from mohamjax.jobs import (
 )
 from mohamjax.jobs.analysis import job_shapes, layer_shape
 from mohamjax.jobs.generational import PRINTED
-from mohamjax.jobs.genetic import crossover_accel, crossover_gen, crossover_rg, mutate, relieve, swap, vary
+from mohamjax.jobs.genetic import (
+    crossover_accel,
+    crossover_gen,
+    crossover_rg,
+    mutate,
+    relieve,
+    standard_vary,
+    swap,
+    vary,
+)
 from mohamjax.jobs.platform import named_platform, platform_table
 from mohamjax.jobs.shared_link import link_ends, link_makespan, priority_order
 from mohamjax.jobs.table import JobTable, evaluate_table
@@ -367,6 +376,33 @@ def test_the_bound_of_one_job_is_its_makespan():
     assert value["makespan"] == 9.0
 
 
+# ---------------------------------------------------------------- the standard genetic algorithm
+
+
+def standard_children(jobs, padded, pairs=3000):
+    """`[2, pairs, 2 jobs]` bool, genes that children have from their other parent; parents differ in every gene."""
+    problem = job_problem(table(np.ones((jobs, 2)), np.ones((jobs, 2))), jobs=padded)
+    mother, father = (
+        JobGenes(accelerator=jnp.full(padded, i, jnp.int32), priority=jnp.full(padded, i / 2)) for i in (0, 1)
+    )
+    rates = JobRates(mutation=0.0, crossover_gen=1.0)
+    vary = jax.jit(jax.vmap(lambda key: standard_vary(key, mother, father, problem, rates)))
+    children = vary(jax.random.split(jax.random.key(2), pairs))
+    genes = [np.concatenate([c.accelerator[:, :jobs] > 0, c.priority[:, :jobs] > 0], axis=1) for c in children]
+    return np.stack([~genes[0], genes[1]])  # the first child is the father before the pivot
+
+
+@pytest.mark.parametrize("jobs", [100, 128, 1])
+def test_the_standard_crossover_cuts_among_real_jobs(jobs):
+    """Children have one part from each parent, whatever the padding; the pivot is uniform over both genomes."""
+    exchanged = standard_children(jobs, 128)
+    number = exchanged.sum(axis=2)
+    assert number.min() >= 1 and number.max() <= 2 * jobs - 1, "no child equals a parent"
+    assert np.all(np.diff(exchanged.astype(int), axis=2) >= 0)
+    np.testing.assert_allclose(number.mean(), jobs, rtol=0.03)
+    np.testing.assert_array_equal(exchanged, standard_children(jobs, max(jobs, 2)))
+
+
 # ---------------------------------------------------------------- search
 
 SMALL = JobSearchConfig(population=16, generations=12, seed=3)
@@ -577,6 +613,65 @@ def test_a_front_is_told_by_its_extent_and_columns_with_their_units(tmp_path, ca
     assert re.search(r"^HEFT: makespan \S+ cycles, .* s with compiling$", capsys.readouterr().err, re.MULTILINE)
 
 
+FOUR = ["--platform", "S2", "--bandwidth", "1", "--method", "LPT-EFT,HEFT,SJF-MET,FCFS-OLB"]
+
+
+def test_ctrl_c_keeps_the_methods_that_are_finished(tmp_path, monkeypatch, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    out = tmp_path / "out"
+
+    def interrupted(method, *rest):
+        if method == "SJF-MET":
+            raise KeyboardInterrupt
+        return run_method(method, *rest)
+
+    monkeypatch.setattr("mohamjax.jobs.run_method", interrupted)
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), *FOUR, "--out", str(out), "--no-figures"]
+    assert main([*command, "--json"]) == 130
+    told = capsys.readouterr()
+    summary = json.loads(told.out)
+    assert summary["interrupted"] and {row["method"] for row in summary["schedules"]} == {"LPT-EFT", "HEFT"}
+    assert "stopped by hand; the results are those of LPT-EFT, HEFT\n" in told.err and f"results in {out}" in told.err
+    with open(out / "methods.csv", newline="") as stream:
+        assert {row["method"] for row in csv.DictReader(stream)} == {"LPT-EFT", "HEFT"}
+    # Before the first method has ended, there is nothing to keep.
+    assert main([*command[:-5], "--method", "SJF-MET,HEFT"]) == 130
+    told = capsys.readouterr()
+    assert told.err.endswith("mohamjax: stopped by hand\n") and not told.out
+
+
+def test_results_are_printed_where_they_cannot_be_written(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), *FOUR, "--out", str(tmp_path / "out")]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "figures").write_text("a file")
+    assert main(command) == 0
+    told = capsys.readouterr()
+    assert "lower bound of the makespan" in told.out and (tmp_path / "out" / "schedule.csv").exists()
+    assert re.search(r"^warning: .*figures: .*; the results are written, but not all figures$", told.err, re.MULTILINE)
+    for path in (tmp_path / "out").iterdir():
+        path.unlink()
+    (tmp_path / "out" / "job_table.json").mkdir()
+    assert main(command) == 2
+    told = capsys.readouterr()
+    assert "lower bound of the makespan" in told.out and not (tmp_path / "out" / "schedule.csv").exists()
+    assert "job_table.json: cannot be written (is a folder); the results are only printed\n" in told.err
+
+
+@pytest.mark.parametrize("unit", ["cycles", "s"])
+def test_files_state_the_time_unit(tmp_path, unit):
+    table = {"format": "job-table/1", "time_unit": unit, "resources": [{"name": "memory", "bandwidth": 9}]}
+    table["accelerators"] = [{"name": "a", "resources": [0]}]
+    table["jobs"] = [{"name": f"j{j}", "duration": [4 + j], "bytes": 1} for j in range(3)]
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    sizes = ["--population", "4", "--generations", "1", "--no-figures"]
+    command = ["schedule", "--jobs", str(tmp_path / "table.json"), "--method", "random", *sizes]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+    for name in ("methods.csv", "schedule.csv", "history.csv"):
+        with open(tmp_path / "out" / name, newline="") as stream:
+            assert {row["time_unit"] for row in csv.DictReader(stream)} == {unit}, name
+
+
 def test_the_help_names_every_method_and_objective(capsys):
     with pytest.raises(SystemExit):
         main(["schedule", "--help"])
@@ -618,6 +713,7 @@ BAD = [
     (["--platform", "S2", "--bandwidth", "1", "--population", "1000000000000"], None, "take at most 1,048,576"),
     (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("GEMM", "POOL"), "line 4, type"),
     (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("9000", "soon"), "line 3, deadline_cycles"),
+    (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("9000", "0"), "line 3, deadline_cycles: is '0', not a"),
     (["--platform", "S2", "--bandwidth", "1"], "type,K,C,Y,X,R,S\nCONV,1,1,2,2,3,3\n", "larger than the input"),
 ]
 

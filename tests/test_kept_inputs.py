@@ -1,5 +1,6 @@
 """No result replaces a file that it is made from, however that file is named."""
 
+import argparse
 import json
 import os
 import pathlib
@@ -9,7 +10,9 @@ import pytest
 
 import mohamjax as mj
 from mohamjax.cli import main
+from mohamjax.cli.outputs import keep_inputs_of
 from mohamjax.errors import InputError
+from mohamjax.hardware import load_template, template_to_yaml
 from mohamjax.io import find_inputs, keep_inputs
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "docs/examples"
@@ -79,6 +82,59 @@ def test_no_command_replaces_what_it_reads(folder, capsys, command):
     *_, option, out = command.split()
     assert line.startswith(f"mohamjax: {out}: {option}: is also ")
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("search run/config.yaml --out run", "config.yaml"),
+        ("search linked.yaml --robust run/robust.yaml --out ./run", "config.yaml"),
+        ("search net.onnx --inject run/designs.npz --bulk --out run", "designs.npz"),
+        ("search net.onnx --require run/config.yaml --dry-run --out run", "config.yaml"),
+        ("codesign run/config.yaml --out run", "config.yaml"),
+        ("schedule --jobs run/job_table.json --out run", "job_table.json"),
+        ("templates export run/arch.yaml --out run", "arch.yaml"),
+        ("templates export simba --technology run/constraints.yaml --out run", "constraints.yaml"),
+    ],
+)
+def test_no_command_replaces_what_it_reads_in_the_folder_that_it_writes(folder, capsys, command, name):
+    pathlib.Path("run").mkdir()
+    for own in ("config.yaml", "robust.yaml", "designs.npz", "job_table.json"):
+        pathlib.Path("run", own).write_text("name: mine\n")
+    os.symlink("run/config.yaml", "linked.yaml")
+    pathlib.Path("run/arch.yaml").write_text(template_to_yaml(load_template("simba")))
+    pathlib.Path("run/constraints.yaml").write_text("name: mine\n")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(command.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"mohamjax: {command.split()[-1]}/{name}: --out: is also the input ")
+    assert line.endswith("which the result would replace; name another folder for the results")
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_the_folder_of_a_search_may_have_the_name_of_its_scenario(folder):
+    """What the command names is a packaged scenario here, not the folder."""
+    pathlib.Path("edge").mkdir()
+    for name in ("config.yaml", "front.csv", "designs.json"):
+        pathlib.Path("edge", name).write_text("x")
+    keep_inputs_of(argparse.Namespace(verb="search", workload=["edge"], out="edge"))
+
+
+@pytest.mark.parametrize(
+    ("command", "item", "what"),
+    [
+        ("evaluate designs jobs.json --trace -", "--trace", "a file"),
+        ("evaluate designs jobs.json --periods 2 --periods-out -", "--periods-out", "a file"),
+        ("evaluate designs jobs.json --timeloop -", "--timeloop", "a folder"),
+        ("report full --out -", "--out", "a file"),
+        ("templates export simba --out -", "--out", "a folder"),
+        ("search net.onnx --budget tiny --out -", "--out", "a folder"),
+    ],
+)
+def test_what_is_no_text_does_not_go_to_standard_output(folder, capsys, command, item, what):
+    assert main(command.split()) == 2
+    assert f"mohamjax: {item}: cannot go to standard output; name {what}\n" in capsys.readouterr().err
+    assert not pathlib.Path("-").exists()
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from workload_models import info, model, node, save, weight
 
 from mohamjax import cli
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, resize, template_arrays
-from mohamjax.io import given_mappings
+from mohamjax.hardware import PackageParameters, resize, template_arrays, with_word_bits
+from mohamjax.io import evaluate_nests, given_mappings
 from mohamjax.mapper.exhaustive import space_size
 from mohamjax.mapper.network_level import NetworkConfig, NetworkSets, choose_mappings
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area
@@ -187,6 +187,10 @@ def _level(document):
     document["sets"][0]["mappings"][0]["levels"][0]["name"] = "Elsewhere"
 
 
+def _width(document):
+    document["sets"][0]["word_bits"] = 16
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -195,6 +199,7 @@ def _level(document):
         (_template, "sets[0]: template 'eyeriss' is not among those mapped"),
         (_format, "give a file of format mappings/1"),
         (_level, "level is called 'Elsewhere'"),
+        (_width, "sets[0]: is for operands of 16 bits, and those of simba here have 8; map for that width, or remove"),
     ],
 )
 def test_a_wrong_file_gets_its_reason(mapped, network, tmp_path, capsys, change, reason):
@@ -219,11 +224,38 @@ def test_a_wrong_file_gets_its_reason(mapped, network, tmp_path, capsys, change,
         (["--one-axis", "--inject", "mine.json"], "--inject"),
         (["--out", "-", "--nests", "-"], "--nests"),
         (["--figure", "/dev/null/x.png"], "--figure"),
+        (["--timeloop", "-"], "--timeloop: cannot go to standard output; name a folder"),
     ],
 )
 def test_wrong_options_get_their_reason(network, capsys, options, reason):
     assert cli.main(["map", str(network), "--template", "simba", *options]) == 2
     assert reason in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_mappings_for_the_width_of_the_model_are_read_for_that_width(network, tmp_path):
+    words = ["map", str(network), "--template", "simba", "--method", "cosa", "--technology", "45nm"]
+    words += ["--word-bits", "model"]
+    assert cli.main([*words, "--out", str(tmp_path / "sets.json")]) == 0
+    report = json.loads((tmp_path / "sets.json").read_text())
+    assert (report["search"]["word_bits"], report["search"]["technology"]) == ("model", "45nm")
+    assert [own["word_bits"] for own in report["sets"]] == [32, 32]
+    rows = evaluate_nests([tmp_path / "sets.json"])
+    nests = [nest for own in report["sets"] for nest in own["mappings"]]
+    for row, one in zip(rows, nests, strict=True):
+        assert row["offchip_bytes"] == one["offchip_bytes"]
+        assert row["energy_pJ"] == pytest.approx(one["energy_pJ"], rel=2e-5)
+    application = load_scenario([str(network)])
+    wide = setup(application, with_word_bits(TEMPLATES[1], 32))
+    assert len(given_mappings([[tmp_path / "sets.json"]], wide)) == 2
+
+
+def test_an_export_does_not_replace_mappings_that_are_injected(mapped, network, capsys):
+    folder = next((mapped / "timeloop").glob("*/*/mapping.yaml")).parent
+    words = ["--inject", str(folder), "--timeloop", str(mapped / "timeloop")]
+    assert cli.main(["map", str(network), "--template", "simba", *words]) == 2
+    told = f"--timeloop: holds the input {folder}, which the export could replace; name another folder"
+    assert told in capsys.readouterr().err
 
 
 def test_one_template_is_no_templates(network, capsys):

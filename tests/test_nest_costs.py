@@ -11,7 +11,7 @@ import yaml
 
 import mohamjax as mj
 from mohamjax.cli import main
-from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_to_dict
+from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_to_dict, with_word_bits
 from mohamjax.io import evaluate_nests, mappings_document
 from mohamjax.schedule import Setup
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
@@ -171,3 +171,38 @@ def test_a_template_of_ones_own_is_found_by_its_file(tmp_path, document):
     assert strip[:half] == strip[half:] and all(row["valid"] for row in strip)
     for row in strip:
         assert row["latency_interface_cycles"] == max(row["latency_cycles"], row["offchip_bytes"] / 0.25)
+
+
+def test_operands_of_another_width_are_stated_and_costed(tmp_path, application):
+    """Sets of both widths in one file; a set that states none has that of its template."""
+    named = load_templates(TEMPLATES[1:])
+    wide = tuple(with_word_bits(template, 16) for template in named)
+    tables = mj.sample_mappings(mj.DesignProblem(application, templates=wide), count=3, seed=3)
+    setup = Setup(application, wide, load_technology(), PackageParameters())
+    document = mappings_document(setup, tables, {}, named=named)
+    assert all(own["word_bits"] == 16 for own in document["sets"])
+    assert not any("word_bits" in own for own in mappings_document(setup, tables, {})["sets"])
+    narrow = [{key: value for key, value in own.items() if key != "word_bits"} for own in document["sets"]]
+    same = [{**own, "word_bits": 8} for own in narrow]
+    rows = evaluate_nests([written(tmp_path, {**document, "sets": [*document["sets"], *narrow, *same]})])
+    assert all(row["valid"] and row["template"] == "shidiannao" for row in rows)
+    third = len(rows) // 3
+    nests = [nest for own in document["sets"] for nest in own["mappings"]]
+    for row, other, nest in zip(rows[:third], rows[third:], nests, strict=False):
+        assert row["energy_pJ"] == pytest.approx(nest["energy_pJ"], rel=2e-5)
+        assert row["offchip_bytes"] == nest["offchip_bytes"] == 2 * other["offchip_bytes"]
+    assert [row["energy_pJ"] for row in rows[third : 2 * third]] == [row["energy_pJ"] for row in rows[2 * third :]]
+
+
+@pytest.mark.parametrize(
+    ("bits", "told"),
+    [
+        (0, "sets[0].word_bits: 0 is too small"),
+        (2.5, "sets[0].word_bits: 2.5 is not whole"),
+        (2**30, "sets[0].word_bits: template shidiannao cannot have operands of 1073741824 bits"),
+    ],
+)
+def test_a_width_that_cannot_be_is_refused(tmp_path, bits, told):
+    good = nest(MainMemory={"K": 8, "C": 100_000}, AccReg={"C": 2}, spatial=[["K", 5]])
+    (row,) = evaluate_nests([written(tmp_path, {"format": "mappings/1", "sets": [fc(good, word_bits=bits)]})])
+    assert not row["valid"] and row["reason"].startswith(told)

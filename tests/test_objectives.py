@@ -174,10 +174,27 @@ def test_exponents_fit_the_objectives():
     with pytest.raises(InputError, match="argument `weights`: are all 0"):
         dataclasses.replace(goals, weights=(0, 0.0)).check(problem)
     dataclasses.replace(goals, weights=(0, 1)).check(problem)
+    with pytest.raises(InputError, match="argument `weights`: is of the type str; give a tuple with an exponent"):
+        dataclasses.replace(goals, weights="11").check(problem)
     with pytest.raises(InputError, match="objective is 'latency'; use front, product, lateness, energy"):
         MohamConfig(objectives=("lateness", "energy"), objective="latency")
     with pytest.raises(InputError, match="periods is 1"):
         MohamConfig(periods=1)
+
+
+@pytest.mark.parametrize("objective", ["front", "latency"])
+def test_settings_that_would_not_be_used_are_refused(objective):
+    problem = networks(RATES)
+    Goals(objective=objective, weights=(1.0, 1.0, 1.0)).check(problem)
+    for weights, wanted in (
+        ((1, 1, 0), "are for a product of the objectives; add the argument `objective=product`, or leave"),
+        ("abc", "is of the type str"),
+    ):
+        with pytest.raises(InputError, match="argument `weights`: " + wanted):
+            Goals(objective=objective, weights=weights).check(problem)
+    with pytest.raises(InputError, match="argument `periods`: is for the objectives period and idle; leave it out"):
+        Goals(objective=objective, periods=9).check(problem)
+    Goals(("period", "energy"), periods=9).check(problem)
 
 
 def mark(application, settings):

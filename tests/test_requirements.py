@@ -316,11 +316,12 @@ def test_list_schedules_have_as_many_chiplets_as_are_demanded(chiplets, fixed):
 
 def test_a_closed_package_is_all_there_is(networks, tmp_path):
     package = {
+        "open": False,
         "chiplets": [
             {"template": "simba", "sizes": "largest"},
             {"template": "eyeriss", "tile": 3, "levels": {"shared_glb": {"fanout": [4, 1]}}},
             {"template": "shidiannao"},
-        ]
+        ],
     }
     assert search(networks, tmp_path / "out", *demand(tmp_path, package=package)) == 0
     found = designs(tmp_path / "out", fixed=(0, 1, 3))
@@ -472,6 +473,7 @@ NONSENSE = {
         "package.chiplets[0].levels.L1.capacity_words: 0 is too small",
     ),
     "a pin to nowhere": ({"pins": (Pin("*"),)}, "pin[0]: says not where to"),
+    "a closed package of nothing": ({"open": False}, "open: is False, and no chiplet is fixed"),
 }
 
 
@@ -504,7 +506,7 @@ BAD = {
     "a pin to nowhere": ({"pin": [{"layers": "*"}]}, "says not where"),
     "a pin to no chiplet": ({"pin": [{"layers": "*", "chiplet": 0}]}, "chiplet 0"),
     "more chiplets than the package holds": (
-        {"chiplets": {"least": 4}, "package": {"chiplets": [{"template": "simba"}]}},
+        {"chiplets": {"least": 4}, "package": {"open": False, "chiplets": [{"template": "simba"}]}},
         "contradict",
     ),
     "more of a template than it may have": (
@@ -529,7 +531,7 @@ BAD = {
     ),
     "an empty package": ({"package": {"chiplets": []}}, "package"),
     "a closed package that cannot run a layer": (
-        {"package": {"chiplets": [{"template": "eyeriss-released"}]}},
+        {"package": {"open": False, "chiplets": [{"template": "eyeriss-released"}]}},
         "dwconv",
     ),
 }
@@ -577,6 +579,16 @@ def test_requirements_survive_a_round_trip(tmp_path):
     read = load_requirements(tmp_path / "r.yaml")
     assert read.to_dict() == content
     assert dataclasses.replace(requirements_from_dict(read.to_dict()), file=read.file) == read
+
+
+def test_a_package_is_open_unless_a_file_says_otherwise():
+    row = {"template": "simba", "tile": 0}
+    for stated, is_open in (({}, True), ({"open": None}, True), ({"open": True}, True), ({"open": False}, False)):
+        read = requirements_from_dict({"package": {**stated, "chiplets": [row]}})
+        assert read == Requirements(chiplets=(FixedChiplet("simba", 0),), open=is_open)
+        assert read.to_dict()["package"] == {"open": is_open, "chiplets": [row]}
+        assert requirements_from_dict(read.to_dict()) == read
+    assert Requirements(chiplets=(FixedChiplet("simba", 0),)).open
 
 
 def test_a_dry_run_lists_the_requirements(networks, tmp_path, capsys):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import yaml
 from design_cases import TEMPLATES, application, evaluation, random_designs, recast, space_of, tables
 from small_search import small_network
 
@@ -457,13 +458,18 @@ def test_the_price_of_robustness(small, result, tmp_path):
     assert tmp_path / "again" / "price.png" in plot_results(tmp_path, tmp_path / "again")
 
     # Without the price, into the same folder: files that we wrote before and no longer write are gone, and no others.
-    for name in ("bounds.json", "designs_gone.json", "mine.json", "nominal/mine.csv", "nominal/checkpoint.npz"):
+    mine = ("designs_mine.json", "mine.json", "nominal/mine.csv")
+    for name in (*mine, "bounds.json", "designs_gone.json", "report.html", "nominal/checkpoint.npz"):
         (tmp_path / name).write_text("")
+    old = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    old["robust"]["models"].append({"name": "gone"})
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(old))
     write_robust_results(tmp_path, result, {**result.config, "inputs": {}})
     assert [file.name for file in (tmp_path / "nominal").iterdir()] == ["mine.csv"]
     assert sorted(file.name for file in tmp_path.glob("*.json")) == [
-        "designs.json", "designs_ab.json", "designs_b.json", "mine.json",
+        "designs.json", "designs_ab.json", "designs_b.json", "designs_mine.json", "mine.json",
     ]  # fmt: skip
+    assert not (tmp_path / "report.html").exists()
     assert all(len(one.nominal) == 0 for one in read_comparisons(tmp_path))
     (tmp_path / "nominal" / "mine.csv").unlink()
     write_robust_results(tmp_path, result, {**result.config, "inputs": {}})

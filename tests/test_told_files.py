@@ -151,6 +151,26 @@ def test_other_versions_of_our_formats_and_files_without_entries_are_told(tmp_pa
     assert "2 rows, 1 valid" in told and "passed over" not in told
 
 
+CASE = {
+    "name": "case", "duration": [4], "bytes": [16], "predecessors": [[]], "accelerator": [0], "order": [0],
+    "resource_bandwidth": [4], "resources_of_accelerator": [[0]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "given", [TABLE, {"format": "fluid-schedule/1", "cases": [CASE]}], ids=lambda own: own["format"]
+)
+def test_an_answer_is_not_taken_for_an_input(tmp_path, capsys, given):
+    path, out = tmp_path / "given.json", tmp_path / "rows.csv"
+    path.write_text(json.dumps(given))
+    assert main(["evaluate", "schedules", str(path), "--out", str(tmp_path / "told.json")]) == 0
+    told = said(capsys, "evaluate", "schedules", tmp_path / "told.json")
+    assert f"told.json: is the answer of an evaluation of {given['format']}, and holds no schedules to evaluate" in told
+    assert main(["evaluate", "schedules", str(tmp_path), "--float32", "--out", str(out)]) == 0
+    assert "told.json: is the answer of an evaluation, so it has no row" in capsys.readouterr().err
+    assert [row["file"] for row in csv.DictReader(out.read_text().splitlines())] == [str(path)]
+
+
 NAMED = [{"name": name, "duration": 4, "bytes": 4} for name in ("load", "conv", "pool")]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mohamjax.cli import options, spread, what_if
 from mohamjax.cli.inputs import technology_of, warn_of_other_memory, warn_of_slow_buffers
 from mohamjax.cli.options import refuse
-from mohamjax.cli.outputs import probe, tell_export, write, written_as
+from mohamjax.cli.outputs import probe, refuse_stream, tell_export, write, written_as
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
@@ -377,6 +377,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
         evaluate_schedules,
         read_document,
     )
+    from mohamjax.io.designs_reader import refuse_answer
     from mohamjax.io.schedules import SCHEDULE_READERS
 
     what_if.check(arguments, timelines=arguments.timelines)
@@ -399,6 +400,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
         _write_designs(arguments, rows, evaluated, ending)
         _count_designs(rows)
         return _code_of(arguments, rows)
+    refuse_answer(document, arguments.file)
     given = ("technology", "static_energy", "vary", "sensitivities", "uncertainty")
     own = {name: getattr(arguments, name) for name in given}
     refuse("is for the formats schedule/1 and designs/1", "leave it out", **own)
@@ -457,8 +459,9 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
             "goes together with --periods-out", item="--periods", remedy="give --periods N and --periods-out FILE"
         )
     technology = technology_of(arguments) if arguments.technology else None
+    refuse_stream(arguments.timeloop, "--timeloop")
     for option in ("out", "trace", "periods_out"):
-        probe(getattr(arguments, option), f"--{option.replace('_', '-')}")
+        probe(getattr(arguments, option), f"--{option.replace('_', '-')}", stream=option == "out")
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
     if arguments.explain or arguments.design:

@@ -8,7 +8,6 @@ import itertools
 import math
 import pathlib
 import re
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -82,7 +81,7 @@ def write_results(
     transfer: Transfer,
     arguments: argparse.Namespace,
 ) -> None:
-    """Writes the files of the folder, all or none, and draws the figures.
+    """Writes the files of the folder but the figures, all or none.
 
     Args:
         folder: an existing folder.
@@ -127,9 +126,12 @@ def write_results(
     ]
     files["job_analysis.csv"] = csv_text(analysis)
     listed = [{"schedule": name, **row} for (name, _), row in zip(named, rows, strict=True)]
-    files["methods.csv"] = csv_text(listed)
+    unit = {"time_unit": table.time_unit}
+    files["methods.csv"] = csv_text([row | unit for row in listed])
     history = [
-        {"method": front.method, "evaluations": n, first: value} for front in fronts for n, value in front.best.history
+        {"method": front.method, "evaluations": n, first: value, **unit}
+        for front in fronts
+        for n, value in front.best.history
     ]
     if history:
         files["history.csv"] = csv_text(history)
@@ -146,6 +148,7 @@ def write_results(
             "start": float(start[j]),
             "end": float(end[j]),
             "stall": float(timeline.stall[0][j]),
+            **unit,
         }
         for j in np.argsort(start, kind="stable")
     ]
@@ -159,8 +162,6 @@ def write_results(
     write_together({folder / name: text for name, text in files.items()})
     if not history:
         (folder / "history.csv").unlink(missing_ok=True)  # left by an earlier search
-    if not arguments.no_figures:
-        _figures(folder / "figures", done)
 
 
 _NO_FILE_NAME = r"[^\w.,+()-]+"  # characters that names of schedules may contain and file names may not
@@ -178,8 +179,16 @@ def _file_names(names: Sequence[str]) -> list[str]:
     return files
 
 
-def _figures(folder: pathlib.Path, done: Scheduled) -> None:
-    """Draws the schedules, how the methods converged, and how they compare."""
+def draw_figures(folder: pathlib.Path, done: Scheduled) -> None:
+    """Draws the schedules, how the methods converged, and how they compare.
+
+    Args:
+        folder: created.
+        done: the jobs and their schedules.
+
+    Raises:
+        InputError: a figure cannot be written.
+    """
     from mohamjax.figures import job_view, save
     from mohamjax.plot.jobs import job_convergence, job_gantt, method_bars
 
@@ -195,4 +204,3 @@ def _figures(folder: pathlib.Path, done: Scheduled) -> None:
         save(job_convergence(histories, bound=limit, label=first, unit=unit, title=title), folder / "convergence.png")
     values = {front.method: front.best.objectives[first] for front in fronts}
     save(method_bars(values, bound=limit, label=first, unit=unit, title=title), folder / "methods.png")
-    print(f"figures in {folder}", file=sys.stderr)

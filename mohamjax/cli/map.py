@@ -13,7 +13,7 @@ from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory
 from mohamjax.cli.interrupts import STOPPED
 from mohamjax.cli.options import refuse
-from mohamjax.cli.outputs import probe, tell_export, write
+from mohamjax.cli.outputs import probe, refuse_stream, tell_export, write
 from mohamjax.cli.tables import choice_table, set_table
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -116,9 +116,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.plot.style import known_format
 
     _check_options(arguments)
+    refuse_stream(arguments.timeloop, "--timeloop")
     devices = spread.devices_of(arguments)
     config, rates = _mapper(arguments), mapper_preset(arguments.preset or "default").rates
     setup = _setup(arguments)
+    named = _named(arguments, setup.application)
     given = given_mappings(arguments.inject, setup)
     if arguments.out == arguments.nests == "-":
         raise InputError("standard output takes --out already", item="--nests", remedy="name a file for one of them")
@@ -127,6 +129,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     for option in ("out", "nests", "figure"):
         probe(getattr(arguments, option), f"--{option}")
     if arguments.timeloop is not None:
+        _keep_injected(arguments)
         prepare_folder(arguments.timeloop, "--timeloop")
     search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
 
@@ -157,7 +160,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return STOPPED
     terminal.close()
     choose = sieved_choices if arguments.sieve else network_choices
-    _write(arguments, terminal, setup, tables, choose(network_key, setup, tables))
+    _write(arguments, terminal, setup, tables, choose(network_key, setup, tables), named)
     return 0
 
 
@@ -210,6 +213,22 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         templates = with_memory(templates, package.memory)
     runnable(application, templates)
     return Setup(application, tuple(templates), technology, package)
+
+
+def _keep_injected(arguments: argparse.Namespace) -> None:
+    """Raises `InputError` if mappings of the user lie where the export to Timeloop writes files of these names."""
+    folder = pathlib.Path(arguments.timeloop).resolve()
+    for path in (path for group in arguments.inject for path in group):
+        if folder in pathlib.Path(path).resolve().parents:
+            told = f"holds the input {path}, which the export could replace"
+            raise InputError(told, file=arguments.timeloop, item="--timeloop", remedy="name another folder")
+
+
+def _named(arguments: argparse.Namespace, application: ApplicationModel) -> tuple[Template, ...] | None:
+    """Returns the templates without the width of `--word-bits model`; None without this option."""
+    if arguments.word_bits != "model":
+        return None
+    return templates_of(argparse.Namespace(templates=arguments.templates, word_bits="template"), application)
 
 
 def _mapper(arguments: argparse.Namespace) -> MapperConfig:
@@ -269,12 +288,13 @@ def _write(
     setup: Setup,
     tables: MappingTables,
     choices: dict[tuple[str, str], list[NetworkChoice]],
+    named: Sequence[Template] | None,
 ) -> None:
     """Writes the files that were asked for, and prints the tables."""
     from mohamjax.io import best_nests, mappings_document, write_timeloop_mappings
     from mohamjax.schedule import layers_that_fill_no_template, told_of_unfilled
 
-    report = mappings_document(setup, tables, choices, _record(arguments))
+    report = mappings_document(setup, tables, choices, _record(arguments), named=named)
     if arguments.out is not None:
         write(arguments.out, json.dumps(report, indent=1) + "\n")
     if arguments.timeloop is not None:
@@ -311,6 +331,10 @@ def _record(arguments: argparse.Namespace) -> dict[str, object]:
         record["cost"] = arguments.cost or "edp"
     if arguments.method is None:
         record |= {"padding": _mapper(arguments).padding, "one_axis": arguments.one_axis}
+    if arguments.technology is not None:
+        record["technology"] = arguments.technology
+    if arguments.word_bits == "model":
+        record["word_bits"] = arguments.word_bits
     return record | {"seed": arguments.seed, "networks": "sieve" if arguments.sieve else "chiplet"}
 
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mohamjax.cli.interrupts import STOPPED
@@ -26,6 +26,18 @@ _RESULTS = ("out", "trace", "periods_out", "nests", "csv", "figure")
 
 _NO_FILES = (*_RESULTS, "verb", "kind", "title")
 
+_OF_EVERY_SEARCH = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", "report.html")
+
+IN_FOLDER = {
+    "search": (*_OF_EVERY_SEARCH, "bounds.json", "archive.csv", "robust.csv", "price.csv"),
+    "codesign": (*_OF_EVERY_SEARCH, "hardware.csv"),
+    "schedule": (
+        "job_table.json", "job_analysis.csv", "methods.csv", "history.csv", "schedule.csv", "trace.json", "config.yaml",
+        "transfer.json",
+    ),
+}  # fmt: skip
+"""The files that a verb writes to its results folder, or removes there as they would be out of date."""
+
 
 def keep_inputs_of(arguments: argparse.Namespace) -> None:
     """Raises `InputError`, before any work, if an output of the command would replace a file that it also reads.
@@ -33,13 +45,47 @@ def keep_inputs_of(arguments: argparse.Namespace) -> None:
     The value of every other option counts as a possible path, so that no input of any command is missed.
     """
     given = vars(arguments)
-    named = [text for key, value in given.items() if key not in _NO_FILES for text in _texts(value)]
     for key in _RESULTS:
         path = given.get(key)
         if isinstance(path, str) and os.path.isfile(path):
             from mohamjax.io import keep_inputs
 
-            keep_inputs(path, named, f"--{key.replace('_', '-')}")
+            keep_inputs(path, _named(arguments), f"--{key.replace('_', '-')}")
+    if arguments.verb in IN_FOLDER and arguments.out is not None:
+        more = ["designs.npz"] if given.get("bulk") else []
+        keep_inputs_in(arguments, arguments.out, [*IN_FOLDER[arguments.verb], *more])
+
+
+def keep_inputs_in(
+    arguments: argparse.Namespace, folder: str | os.PathLike[str], names: Iterable[str], item: str = "--out"
+) -> None:
+    """Raises `InputError`, before any work, if the command would replace a file in a folder that it also reads.
+
+    Folders that the command names do not count: it may write to a folder that it reads.
+
+    Args:
+        arguments: the parsed arguments, of which every option but those for outputs counts as a possible path.
+        folder: the folder; it need not exist.
+        names: names of the files that the command writes there.
+        item: the option that names the folder.
+    """
+    there = [path for name in names if os.path.isfile(path := os.path.join(folder, name))]
+    if not there:
+        return
+    from mohamjax.io import keep_inputs
+
+    named = [text for text in _named(arguments) if not os.path.isdir(text)]
+    for path in there:
+        try:
+            keep_inputs(path, named, item)
+        except InputError as error:
+            remedy = "name another folder for the results"
+            raise InputError(error.message, file=error.file, item=error.item, remedy=remedy) from None
+
+
+def _named(arguments: argparse.Namespace) -> list[str]:
+    """Returns what the command may name as an input: the texts of all options but those for outputs."""
+    return [text for key, value in vars(arguments).items() if key not in _NO_FILES for text in _texts(value)]
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -51,11 +97,25 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(one)
 
 
-def probe(path: str | None, item: str = "--out") -> None:
-    """Checks before the work that a file can be written; if not, raises an `InputError` that names the option."""
+def refuse_stream(path: object, item: str = "--out", what: str = "a folder") -> None:
+    """Raises `InputError` for `-` where `what` is written, which standard output cannot take the place of."""
+    if path == "-":
+        raise InputError("cannot go to standard output", item=item, remedy=f"name {what}")
+
+
+def probe(path: str | None, item: str = "--out", *, stream: bool = True) -> None:
+    """Checks before the work that a file can be written; if not, raises an `InputError` that names the option.
+
+    Args:
+        path: the file; None writes nothing.
+        item: the option.
+        stream: whether `-` is standard output; otherwise it is refused.
+    """
     from mohamjax.io import prepare_folder
     from mohamjax.reader import found
 
+    if not stream:
+        refuse_stream(path, item, "a file")
     if path not in (None, "-"):
         assert path is not None
         target = pathlib.Path(path)
@@ -117,7 +177,7 @@ def results_folder(
             input is refused.
         resume: continue a search in the folder, which must then exist. It need not hold a checkpoint: a search that
             was stopped before its first one starts anew.
-        designs: file from which the search takes designs; must not be the `designs.json` of this folder.
+        designs: file from which the search takes designs; must not be one of this folder that the search replaces.
 
     Raises:
         InputError: the folder cannot be written, or there is no search to resume.
@@ -125,6 +185,7 @@ def results_folder(
     from mohamjax.io import keep_inputs, locked_folder, prepare_folder
     from mohamjax.reader import found
 
+    refuse_stream(str(path))
     if resume and not found(path, folder=True):
         raise InputError(
             "there is no such folder, so there is no search to resume",
@@ -133,7 +194,10 @@ def results_folder(
             remedy="name the folder of its results with --out, or leave out --resume to begin a search",
         )
     if designs is not None:
-        keep_inputs(pathlib.Path(path) / "designs.json", [designs], "--out")
+        from mohamjax.io.results import earlier_files
+
+        for file in (pathlib.Path(path) / "designs.json", *earlier_files(pathlib.Path(path))):
+            keep_inputs(file, [designs], "--out")
     old = found(path, folder=True)
     folder = prepare_folder(path, "--out")
     try:

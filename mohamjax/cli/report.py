@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     alone = len(arguments.folders) == 1
     out = arguments.out or (pathlib.Path(arguments.folders[0]) if alone else pathlib.Path()) / PAGE_FILE
     if arguments.out:
-        probe(arguments.out)
+        probe(arguments.out, stream=False)
     with terminal.waiting(f"evaluating what {out} shows"):
         path = write_report(
             arguments.folders,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of
-from mohamjax.cli.job_results import Scheduled, unit_of, write_results
+from mohamjax.cli.job_results import Scheduled, draw_figures, unit_of, write_results
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import results_folder
 from mohamjax.cli.tables import fitted
@@ -404,83 +404,139 @@ def _scheduled(
     folder: pathlib.Path | None,
 ) -> int:
     """Runs the methods one after the other, writes and prints the results, and returns the exit code."""
-    from mohamjax.jobs import (
-        STARTED,
-        check_problem,
-        direct_transfer,
-        given_schedules,
-        job_bound,
-        run_method,
-        transfer_of,
-    )
+    from mohamjax.jobs import STARTED, check_problem, job_bound
 
     if told := _told_otherwise(arguments):
         terminal.line(told)
     problem = _problem(arguments, terminal, config, transfer)
-    table, goals, title = problem.table, problem.goals, problem.title
-    check_problem(table, config, goals)
+    table, title = problem.table, problem.title
+    check_problem(table, config, problem.goals)
     bound = job_bound(table)
     terminal.line(f"{title}; lower bound {amount(bound.best)} {table.time_unit}")
-    fronts: list[JobFront] = []
-
-    def add(front: JobFront) -> None:
-        fronts.append(front)
-        terminal.line(f"{front.method}: {_span(front, config.objectives, table.time_unit)}")
-
-    starts = [name for name in dict.fromkeys(methods) if name in STARTED]
+    started: dict[str, object] = {}
     if transfer is not None:
+        starts = [name for name in dict.fromkeys(methods) if name in STARTED]
+        started["transfer"] = {"file": arguments.transfer, "batch": transfer.batch, "starts": starts}
         told = f"by {transfer.method} on {transfer.batch or 'another batch'}"
         terminal.line(f"{arguments.transfer}: {told}; starts {', '.join(starts) or 'no method'}")
         if transfer.accelerators != table.accelerators:
             terminal.line(f"{arguments.transfer}: learnt on other accelerators: {', '.join(transfer.accelerators)}")
-        add(direct_transfer(table, transfer, config, goals))
-    given = [front.best.plan for front in fronts]
-    for name in dict.fromkeys(methods):
-        add(run_method(name, table, config, goals, given, bound.best))
-    first = config.objectives[0]
-    own = given_schedules(table, problem.given, config, goals)
-    if own:
-        told = f"the best is {own[0].method}, makespan {amount(own[0].best.objectives['makespan'])} {table.time_unit}"
-        terminal.line(f"{plural(len(own), 'schedule')} of the table: {told}")
+    fronts, own = _fronts(terminal, problem, methods, config, transfer, bound.best)
+    interrupted = terminal.was_stopped
     drawn = [*fronts, *own[:_MOST_SHOWN]]
-    fronts += own
-    fronts.sort(key=lambda front: front.best.objectives[first])
+    fronts = sorted([*fronts, *own], key=lambda front: front.best.objectives[config.objectives[0]])
     rows = [_row(one, bound.best, config.objectives) for front in fronts for one in front.schedules]
-    if folder is not None:
-        kept = transfer_of(table, fronts[0].best, title, _shown(config.objectives))
-        done = Scheduled(table, problem.tenants, fronts, bound, title, first, drawn)
-        write_results(folder, done, rows, kept, arguments)
-        terminal.line(f"results in {folder}")
-    if arguments.json:
-        summary = {
-            "title": title,
-            "jobs": len(table.jobs),
-            "accelerators": list(table.accelerators),
-            "time_unit": table.time_unit,
-            "lower_bound": {**bound._asdict(), "best": bound.best},
-            "schedules": rows,
-        }
-        if transfer is not None:
-            summary["transfer"] = {"file": arguments.transfer, "batch": transfer.batch, "starts": starts}
-        print(json.dumps(summary, indent=2))
-    else:
-        left_out = {front.method for front in own[_MOST_SHOWN:]}
-        units = {name: unit_of(name, table.time_unit) for name in _shown(config.objectives)}
-        head = ["method", *(f"{name} [{unit}]" if unit else name for name, unit in units.items())]
-
-        def value(row: dict[str, float | str], name: str) -> str:
-            return amount(float(row[name])) if name == "makespan" else f"{row[name]:,.6g}"
-
-        body = [
-            [row["method"], *(value(row, o) for o in _shown(config.objectives)), f"{row['over_bound']:.4f}",
-             f"{row['evaluations']:,}", f"{row['seconds']:.1f}"]
-            for row in rows if row["method"] not in left_out
-        ]  # fmt: skip
-        print(fitted([[*head, "over bound", "evaluations", "seconds with compiling"], *body]))
-        if left_out:
-            print(f"{plural(len(left_out), 'more schedule')} of the table: --out FOLDER or --json lists all")
-        print(f"lower bound of the makespan: {amount(bound.best)} {table.time_unit}")
+    done = Scheduled(table, problem.tenants, fronts, bound, title, config.objectives[0], drawn)
+    try:
+        if folder is not None:
+            _write(arguments, terminal, folder, done, rows, config)
+    finally:  # also if the files cannot be written
+        if arguments.json:
+            print(json.dumps(_summary(done, rows, interrupted) | started, indent=2))
+        else:
+            _print_table(done, rows, config.objectives, {front.method for front in own[_MOST_SHOWN:]})
     return 0
+
+
+def _fronts(
+    terminal: Terminal,
+    problem: _Problem,
+    methods: list[str],
+    config: JobSearchConfig,
+    transfer: Transfer | None,
+    bound: float,
+) -> tuple[list[JobFront], list[JobFront]]:
+    """Returns the fronts of the methods and of the schedules of the table; Ctrl-C keeps those that are finished."""
+    from mohamjax.jobs import direct_transfer, given_schedules, run_method
+
+    table, goals, unit = problem.table, problem.goals, problem.table.time_unit
+    fronts: list[JobFront] = []
+
+    def add(front: JobFront) -> None:
+        fronts.append(front)
+        terminal.line(f"{front.method}: {_span(front, config.objectives, unit)}")
+
+    own: list[JobFront] = []
+    try:
+        if transfer is not None:
+            add(direct_transfer(table, transfer, config, goals))
+        given = [front.best.plan for front in fronts]
+        for name in dict.fromkeys(methods):
+            add(run_method(name, table, config, goals, given, bound))
+        own = given_schedules(table, problem.given, config, goals)
+    except KeyboardInterrupt:
+        if not fronts:
+            raise
+        terminal.was_stopped = True
+        terminal.line(f"stopped by hand; the results are those of {', '.join(front.method for front in fronts)}")
+    if own:
+        told = f"the best is {own[0].method}, makespan {amount(own[0].best.objectives['makespan'])} {unit}"
+        terminal.line(f"{plural(len(own), 'schedule')} of the table: {told}")
+    return fronts, own
+
+
+def _write(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    folder: pathlib.Path,
+    done: Scheduled,
+    rows: list[dict[str, float | str]],
+    config: JobSearchConfig,
+) -> None:
+    """Writes the results folder; figures that cannot be drawn are a warning."""
+    from mohamjax.jobs import transfer_of
+
+    kept = transfer_of(done.table, done.fronts[0].best, done.title, _shown(config.objectives))
+    try:
+        write_results(folder, done, rows, kept, arguments)
+    except InputError as error:
+        raise InputError(error.message, file=error.file, remedy="the results are only printed") from None
+    terminal.line(f"results in {folder}")
+    if arguments.no_figures:
+        return
+    try:
+        draw_figures(folder / "figures", done)
+        terminal.line(f"figures in {folder / 'figures'}")
+    except KeyboardInterrupt:
+        terminal.was_stopped = True
+        terminal.line("stopped by hand; the results are written, but not all figures")
+    except InputError as error:
+        terminal.warn(f"{error.file}: {error.message}; the results are written, but not all figures")
+
+
+def _summary(done: Scheduled, rows: list[dict[str, float | str]], interrupted: bool) -> dict[str, object]:
+    """Returns what `--json` prints, but for a transfer."""
+    return {
+        "title": done.title,
+        "interrupted": interrupted,
+        "jobs": len(done.table.jobs),
+        "accelerators": list(done.table.accelerators),
+        "time_unit": done.table.time_unit,
+        "lower_bound": {**done.bound._asdict(), "best": done.bound.best},
+        "schedules": rows,
+    }
+
+
+def _print_table(
+    done: Scheduled, rows: list[dict[str, float | str]], objectives: tuple[str, ...], left_out: set[str]
+) -> None:
+    """Prints the schedules of all methods but `left_out`, and the lower bound."""
+    time_unit = done.table.time_unit
+    units = {name: unit_of(name, time_unit) for name in _shown(objectives)}
+    head = ["method", *(f"{name} [{unit}]" if unit else name for name, unit in units.items())]
+
+    def value(row: dict[str, float | str], name: str) -> str:
+        return amount(float(row[name])) if name == "makespan" else f"{row[name]:,.6g}"
+
+    body = [
+        [row["method"], *(value(row, o) for o in units), f"{row['over_bound']:.4f}",
+         f"{row['evaluations']:,}", f"{row['seconds']:.1f}"]
+        for row in rows if row["method"] not in left_out
+    ]  # fmt: skip
+    print(fitted([[*head, "over bound", "evaluations", "seconds with compiling"], *body]))
+    if left_out:
+        print(f"{plural(len(left_out), 'more schedule')} of the table: --out FOLDER or --json lists all")
+    print(f"lower bound of the makespan: {amount(done.bound.best)} {time_unit}")
 
 
 def _span(front: JobFront, objectives: tuple[str, ...], time_unit: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import pathlib
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import technology_of
 from mohamjax.cli.options import refuse
-from mohamjax.cli.outputs import write
+from mohamjax.cli.outputs import keep_inputs_in, refuse_stream, write
 from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -43,10 +44,12 @@ def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.hardware import load_template
     from mohamjax.io import prepare_folder, write_timeloop_template
 
+    refuse_stream(arguments.out)
     template, technology = load_template(arguments.name), technology_of(arguments)
-    if arguments.out == "-":
-        raise InputError("several files cannot go to standard output", item="--out", remedy="name a folder")
-    folder = prepare_folder(arguments.out or template.name, "--out")
+    out = pathlib.Path(arguments.out or template.name)
+    rules = [path.name for path in out.glob("constraints*.yaml")]
+    keep_inputs_in(arguments, out, ["arch.yaml", "ERT.yaml", "ART.yaml", *rules])
+    folder = prepare_folder(out, "--out")
     written = write_timeloop_template(folder, template, technology)
     terminal.line(
         f"{', '.join(path.name for path in written)} in {folder}: for timeloop-mapper, add a problem and a mapper, "

@@ -24,7 +24,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, as_technology, technology_hash
 from mohamjax.io.design_arrays import read_design_arrays
 from mohamjax.io.design_rows import DesignRules, read_rows
-from mohamjax.io.designs_reader import header_rows, read_header
+from mohamjax.io.designs_reader import header_rows, is_answer, read_header
 from mohamjax.io.documents import added_nests, no_format
 from mohamjax.io.entries import Place, identified
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
@@ -253,6 +253,7 @@ class _Sources:
 
     Attributes:
         empty: files that were read to their end and have no entries.
+        answers: those of them that are answers of evaluations.
     """
 
     def __init__(
@@ -270,6 +271,7 @@ class _Sources:
         self._headed: dict[bytes, _Designs] = {}  # by the hash of a document without its entries and nests
         self._cases = _Cases(float32, devices)
         self.empty: list[pathlib.Path] = []
+        self.answers: set[pathlib.Path] = set()
 
     def entries(self, file: int, skip: int) -> Iterator[_Entry]:
         """The entries of a file from place `skip` on."""
@@ -288,6 +290,9 @@ class _Sources:
         with uncollected():
             document = read_json(path, DESIGN_PARTS)
         name = check_format(document, _FORMATS, path)
+        if is_answer(document):
+            self.answers.add(path)
+            return
         rows, make = self._opened(document, name, path, None)
         yield from self._named(file, rows, make)
 
@@ -414,7 +419,8 @@ def evaluate_files(
         float32: compute in single precision.
         resume: continue the table that a stopped evaluation of the same inputs has written to `out`.
         progress: called after every block, and at most every two seconds while entries are read.
-        complain: called with one line for every broken entry or file, and for every file without entries.
+        complain: called with one line for every broken entry or file, and for every file without entries, such as the
+            answer of an evaluation.
         devices: devices to spread blocks over: their number, `all`, or a list; default one.
 
     Returns:
@@ -467,7 +473,8 @@ def evaluate_files(
                 tell(stream.rows - before, at_once=True)
     if complain is not None:
         for path in sources.empty:
-            complain(f"{path}: holds no designs or schedules, so it has no row")
+            told = "is the answer of an evaluation" if path in sources.answers else "holds no designs or schedules"
+            complain(f"{path}: {told}, so it has no row")
     return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before, entries)
 
 

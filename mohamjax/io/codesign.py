@@ -18,7 +18,7 @@ import yaml
 
 from mohamjax.io.designs import designs_text
 from mohamjax.io.files import csv_text, write_together
-from mohamjax.io.results import PAGE_FILE, front_rows
+from mohamjax.io.results import earlier_files, front_rows, remove_files
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Evaluated
 from mohamjax.unico.results import evaluated_front, hardware_rows, history_rows, power_of
@@ -61,6 +61,7 @@ def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[st
     """
     evaluated, kept = evaluated_front(result)
     front = codesign_front(result, evaluated, kept)
+    earlier = earlier_files(folder)
     write_together(
         {
             folder / "front.csv": csv_text(front),
@@ -70,5 +71,5 @@ def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[st
             folder / "config.yaml": yaml.safe_dump(plain(result.record()), sort_keys=False, allow_unicode=True),
         }
     )
-    (folder / PAGE_FILE).unlink(missing_ok=True)  # a report of earlier results
+    remove_files(earlier)
     return front

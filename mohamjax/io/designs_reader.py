@@ -30,7 +30,7 @@ from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.documents import one_file, read_document
 from mohamjax.io.entries import identified
 from mohamjax.io.files import check_format, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_FORMATS, SCHEDULE_FORMAT
+from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, FLUID_FORMAT, JOB_FORMATS, JOB_TABLE_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.forms import DESIGN_PARTS, DesignsForm, NetworkForm, SchedulesForm
 from mohamjax.io.nests import NestList
 from mohamjax.reader import found
@@ -141,6 +141,27 @@ def _technology(form: RecordForm, path: object, given: Technology | None, static
     return found
 
 
+_OF_INPUTS = {SCHEDULE_FORMAT: {"application", "templates"}, JOB_TABLE_FORMAT: {"accelerators", "jobs"}}
+"""Keys that every input of these formats has, and no answer."""
+
+
+def is_answer(document: abc.Mapping[str, Any]) -> bool:
+    """Whether a document is what an evaluation of schedules wrote, which states the format of what it read."""
+    name, rows = document["format"], document.get(ENTRIES[document["format"]])
+    if name == FLUID_FORMAT:
+        rows = rows if isinstance(rows, list) else []
+        told = [isinstance(row, dict) and "makespan" in row and "duration" not in row for row in rows]
+        return any(told) and all(told)
+    return name in _OF_INPUTS and rows is not None and not document.keys() & _OF_INPUTS[name]
+
+
+def refuse_answer(document: abc.Mapping[str, Any], path: object) -> None:
+    """Raises InputError for a document that is the answer of an evaluation, and not schedules to evaluate."""
+    if is_answer(document):
+        told = f"is the answer of an evaluation of {document['format']}, and holds no schedules to evaluate"
+        raise InputError(told, file=path, remedy="name the file that was evaluated")
+
+
 def read_header(
     document: abc.Mapping[str, object],
     path: pathlib.Path,
@@ -154,8 +175,9 @@ def read_header(
     list.
 
     Raises:
-        InputError: the document breaks the format, or was made with another technology.
+        InputError: the document breaks the format, is the answer of an evaluation, or was made with another technology.
     """
+    refuse_answer(document, path)
     listed = ENTRIES[str(document["format"])]
     head = {listed: [], **document}  # the head of JSON lines has no designs
     head |= {key: [] for key in (listed, "mappings") if isinstance(head.get(key), list)}

@@ -296,9 +296,10 @@ class JobTableForm(Form, kw_only=True):
 
 
 class MappingSetForm(Form, kw_only=True):
-    """Mappings of one kind of layer on one template."""
+    """Mappings of one kind of layer on one template, and the width of its operands if it is not the template's own."""
 
     template: str
+    word_bits: Whole | None = None
     type: LayerType
     bounds: Bounds
     stride: Pair = (1, 1)

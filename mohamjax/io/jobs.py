@@ -7,8 +7,8 @@ Jobs are a CSV file with a header and a row per job:
   if they are not 1. A depthwise layer has its channels in C (K = 1) or in G;
 - optional: `stride_h, stride_w, dilation_h, dilation_w` (default 1), which only the loop-nest model uses;
 - optional: a name (`job`, `layer` or `layer_id`), a `tenant` (or `network`, `model`), a `weight`, a `deadline_cycles`
-  (empty: none) and a `target` (rank by which the job should end; any numbers, ties by row). Other columns are ignored,
-  but a name that is nearly one of these is an error.
+  (above 0; empty: none) and a `target` (rank by which the job should end; any numbers, ties by row). Other columns are
+  ignored, but a name that is nearly one of these is an error.
 
 A platform is a YAML file with an optional `name` and `cores`, a list of `{style: HB | LB_rs | LB_os, rows, columns,
 count, flexible}`, of which columns (64), count (1) and flexible (false) may be left out, or of `{template, count}` with
@@ -102,7 +102,8 @@ class _Row:
         """Strides or dilations along both axes, h first."""
         return self.bound(f"{name}_h"), self.bound(f"{name}_w")
 
-    def number(self, column: str, default: float) -> float:
+    def number(self, column: str, default: float, *, positive: bool = False) -> float:
+        """A finite number of at least 0, or above 0 if `positive`; the default if the cell is missing or empty."""
         text = self.values.get(column, "").strip()
         if not text:
             return default
@@ -110,8 +111,9 @@ class _Row:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not math.isfinite(value) or value < 0:
-            raise self.error(column, f"is {text!r}, not a number of at least 0", "write one, or leave it empty")
+        if not math.isfinite(value) or value < 0 or (positive and value == 0):
+            told = "above 0" if positive else "of at least 0"
+            raise self.error(column, f"is {text!r}, not a number {told}", "write one, or leave it empty")
         return value
 
     def output(self, output: str, given: str, filter_: str) -> int:
@@ -167,7 +169,7 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
             names[wanted] = 1
         tenants.append((wanted, next((values[c] for c in _TENANTS if row.has(c)), "")))
         weights.append(row.number("weight", 1.0))
-        deadlines.append(row.number("deadline_cycles", math.inf))
+        deadlines.append(row.number("deadline_cycles", math.inf, positive=True))
         targets.append(row.number("target", float(len(targets))))
     if not layers:
         raise InputError("there are no jobs", file=path, remedy="give a row per job")

@@ -1,12 +1,12 @@
 """Pareto sets of mappings in a file, format `mappings/1` (JSON).
 
 `sets` has one entry per unique layer and template that runs it: `{"layer" (the first of its kind), "layers" (how many
-share it), "type", "bounds", "stride", "dilation", "template", "mappings"}`. Every mapping has `latency_cycles` (without
-off-chip limits), `latency_interface_cycles` (of the layer alone behind a memory interface of the package, at
-`offchip_bytes_per_cycle` of the document), `energy_pJ` and `area_um2` of its own minimal hardware, `offchip_bytes`, and
-its loop nest: `levels`. `search` describes the search that found them. `networks` has one entry per network and
-template that runs all its layers: `{"network", "template", "choices"}`, each choice with the sums of both latencies
-over the layers.
+share it), "type", "bounds", "stride", "dilation", "template", "word_bits" (the width of the operands, only if it is not
+the template's own), "mappings"}`. Every mapping has `latency_cycles` (without off-chip limits),
+`latency_interface_cycles` (of the layer alone behind a memory interface of the package, at `offchip_bytes_per_cycle` of
+the document), `energy_pJ` and `area_um2` of its own minimal hardware, `offchip_bytes`, and its loop nest: `levels`.
+`search` describes the search that found them. `networks` has one entry per network and template that runs all its
+layers: `{"network", "template", "choices"}`, each choice with the sums of both latencies over the layers.
 
 Users give mappings in the same format, whose costs are then ignored, or as Timeloop's own YAML.
 """
@@ -25,9 +25,9 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
-from mohamjax.hardware import Machine, template_arrays
+from mohamjax.hardware import Machine, Template, template_arrays, with_word_bits
 from mohamjax.io.files import check_format, read_json
-from mohamjax.io.forms import MappingsForm
+from mohamjax.io.forms import MappingSetForm, MappingsForm
 from mohamjax.io.timeloop import read_timeloop
 from mohamjax.mapper.problems import pair_space, prime_slots
 from mohamjax.mapping import Mapping, MappingTables, encode, loop_nest, mapping_to_dict
@@ -45,11 +45,23 @@ if TYPE_CHECKING:
 MAPPINGS_FORMAT = "mappings/1"
 
 
+def worded(form: MappingSetForm, template: Template, file: object, item: str) -> Template:
+    """The template with operands of the width that a set states; raises InputError if it cannot have it."""
+    try:
+        return template if form.word_bits is None else with_word_bits(template, form.word_bits)
+    except InputError as error:
+        told = f"template {template.name} cannot have operands of {form.word_bits} bits: {error.message}"
+        remedy = "write the width that the mappings were made for"
+        raise InputError(told, file=file, item=f"{item}.word_bits", remedy=remedy) from None
+
+
 def mappings_document(
     setup: Setup,
     tables: MappingTables,
     choices: abc.Mapping[tuple[str, str], Sequence[NetworkChoice]],
     search: abc.Mapping[str, object] | None = None,
+    *,
+    named: Sequence[Template] | None = None,
 ) -> dict[str, object]:
     """The content of a `mappings/1` file.
 
@@ -58,8 +70,12 @@ def mappings_document(
         tables: Pareto tables of the layers `[U, T, M, ...]`.
         choices: results of `network_choices` or `sieved_choices` by (network, template).
         search: a description of the search as plain data; None if unknown.
+        named: the templates of the setup as their names stand for them, if those of the setup have operands of another
+            width, which the sets then state.
     """
     application, templates = setup.application, setup.templates
+    widths = [template.mac.width_bits for template in templates]
+    own = widths if named is None else [template.mac.width_bits for template in named]
     bandwidth = offchip_bandwidth(setup.package)
     alone_cycles = isolated_cycles(tables, setup.package)
     sets = []
@@ -94,6 +110,7 @@ def mappings_document(
                     "stride": list(unique.shape.stride),
                     "dilation": list(unique.shape.dilation),
                     "template": template.name,
+                    **({} if widths[t] == own[t] else {"word_bits": widths[t]}),
                     "mappings": mappings,
                 }
             )
@@ -216,6 +233,11 @@ class _Given:
         for n, entry in enumerate(form.sets):
             place = _Place(path, f"sets[{n}]")
             t = self.template(entry.template, place)
+            bits = self.templates[t].mac.width_bits
+            if entry.word_bits not in (None, bits):
+                told = f"is for operands of {entry.word_bits} bits, and those of {entry.template} here have {bits}"
+                remedy = "map for that width, or remove `word_bits` to take the loop nests as they stand"
+                raise place.wrong(told, remedy)
             bounds = msgspec.structs.astuple(entry.bounds)
             where = [
                 u
@@ -270,8 +292,9 @@ def given_mappings(
         Mappings by (index of the unique layer, index of the template).
 
     Raises:
-        InputError: a file cannot be read; a mapping belongs to no layer or template, its factors do not multiply to
-            the layer's bounds, or it breaks a constraint, fanout or capacity of the template.
+        InputError: a file cannot be read; a mapping belongs to no layer or template, or to operands of another width,
+            its factors do not multiply to the layer's bounds, or it breaks a constraint, fanout or capacity of the
+            template.
     """
     given = _Given(setup)
     for group in groups:

@@ -7,9 +7,9 @@ read, if others can.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pathlib
-from collections import abc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypedDict
 
@@ -31,7 +31,7 @@ from mohamjax.io.design_rows import DesignRules
 from mohamjax.io.entries import without_entries
 from mohamjax.io.files import check_format, read_json, uncollected
 from mohamjax.io.forms import MappingSetForm, MappingsForm
-from mohamjax.io.mappings import MAPPINGS_FORMAT
+from mohamjax.io.mappings import MAPPINGS_FORMAT, worded
 from mohamjax.mapping.space import stacked_layers
 from mohamjax.mapping.tables import tabulate
 from mohamjax.reader import suggestion
@@ -85,7 +85,7 @@ class _Written(NamedTuple):
     Attributes:
         row: its row, filled in as far as known.
         item: its place, for error messages.
-        nest: plain JSON data with its template; None if the entry, its set or its file is broken.
+        nest: plain JSON data with its template's name in `_Kinds`; None if the entry, its set or its file is broken.
         unique: its layer.
     """
 
@@ -93,6 +93,36 @@ class _Written(NamedTuple):
     item: str
     nest: dict[str, Any] | None = None
     unique: UniqueLayer | None = None
+
+
+class _Kinds:
+    """The templates that sets name, with operands of the width that the sets state.
+
+    Args:
+        templates: templates that may be named besides the packaged ones.
+
+    Attributes:
+        known: the templates that may be named; None for packaged ones that have not been loaded.
+        used: the templates that sets use, by a name that differs for every width.
+    """
+
+    def __init__(self, templates: Sequence[Template]) -> None:
+        self.known: dict[str, Template | None] = dict.fromkeys(named_templates())
+        self.known |= {template.name: template for template in templates}
+        self.used: dict[str, Template] = {}
+
+    def name(self, form: MappingSetForm, file: object, item: str) -> str:
+        """The name in `used` of the template of a set; raises InputError if there is no such template."""
+        if form.template not in self.known:
+            named = suggestion(form.template, list(self.known))
+            remedy = f"{named} Or give the file of yours as the argument `templates`"
+            told = f"there is no template {form.template!r}"
+            raise InputError(told, file=file, item=f"{item}.template", remedy=remedy)
+        own = self.known[form.template] = self.known[form.template] or load_template(form.template)
+        kind = worded(form, own, file, item)
+        if kind is not own:
+            kind = dataclasses.replace(kind, name=f"{own.name} of {form.word_bits} bits")
+        return self.used.setdefault(kind.name, kind).name
 
 
 def _row(file: object, name: str, layer: str = "", template: str = "", reason: str = "") -> NestRow:
@@ -129,13 +159,12 @@ def evaluate_nests(
     Raises:
         InputError: none of the files can be read.
     """
-    known: dict[str, Template | None] = dict.fromkeys(named_templates())
-    known |= {template.name: template for template in templates}
+    kinds = _Kinds(templates)
     written: list[_Written] = []
     broken: list[InputError] = []
     for path in paths:
         try:
-            written += _of_file(pathlib.Path(path), known)
+            written += _of_file(pathlib.Path(path), kinds)
         except InputError as error:
             broken.append(error)
             written.append(_Written(_row(path, "", reason=error.reason), ""))
@@ -143,8 +172,8 @@ def evaluate_nests(
         raise broken[0]
     used = list(dict.fromkeys(one.nest["template"] for one in written if one.nest is not None))
     if used:
-        own = [known[name] or load_template(name) for name in used]
-        own = tuple(own) if package is None else with_memory(own, package.memory)
+        own = tuple(kinds.used[name] for name in used)
+        own = own if package is None else with_memory(own, package.memory)
         _evaluate(
             [one for one in written if one.nest is not None],
             own,
@@ -159,29 +188,24 @@ def evaluate_nests(
     return [one.row for one in written]
 
 
-def _of_file(path: pathlib.Path, known: abc.Mapping[str, Template | None]) -> list[_Written]:
+def _of_file(path: pathlib.Path, kinds: _Kinds) -> list[_Written]:
     """The nests of a file; raises InputError if it cannot be read as a whole."""
     with uncollected():
         document = read_json(path)
     check_format(document, (MAPPINGS_FORMAT,), path)
     read_form(without_entries(document, "sets"), MappingsForm, file=path)
-    return [one for n, entry in enumerate(document["sets"]) for one in _of_set(path, f"sets[{n}]", entry, known)]
+    return [one for n, entry in enumerate(document["sets"]) for one in _of_set(path, f"sets[{n}]", entry, kinds)]
 
 
-def _of_set(
-    path: pathlib.Path, item: str, entry: object, known: abc.Mapping[str, Template | None]
-) -> Iterator[_Written]:
+def _of_set(path: pathlib.Path, item: str, entry: object, kinds: _Kinds) -> Iterator[_Written]:
     """The nests of a set; if the set is broken, each has the reason in its row."""
     own: dict[str, Any] = entry if isinstance(entry, dict) else {}
     layer, template = (str(own.get(key, "")) for key in ("layer", "template"))
     nests = own["mappings"] if isinstance(own.get("mappings"), list) else []
-    unique, fault = None, ""
+    unique, kind, fault = None, template, ""
     try:
         form = read_form(without_entries(own, "mappings") if own else entry, MappingSetForm, file=path, where=item)
-        if form.template not in known:
-            remedy = f"{suggestion(form.template, list(known))} Or give the file of yours as the argument `templates`"
-            told = f"there is no template {form.template!r}"
-            raise InputError(told, file=path, item=f"{item}.template", remedy=remedy)
+        kind = kinds.name(form, path, item)
         bounds = {name: getattr(form.bounds, name) for name in form.bounds.__struct_fields__}
         unique = UniqueLayer(form.type, WorkloadShape(**bounds, stride=form.stride, dilation=form.dilation))
     except InputError as error:
@@ -196,7 +220,7 @@ def _of_set(
         if unique is not None and not isinstance(nest, dict):
             row["reason"] = f"{place}: is no loop nest; write `levels`, a list of its levels"
         sound = unique is not None and isinstance(nest, dict)
-        yield _Written(row, place, {**nest, "template": template} if sound else None, unique)
+        yield _Written(row, place, {**nest, "template": kind} if sound else None, unique)
 
 
 def _evaluate(

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pathlib
 from collections import abc
@@ -26,16 +27,50 @@ from mohamjax.io.design_arrays import write_front_arrays
 from mohamjax.io.designs import designs_text
 from mohamjax.io.files import check_format, csv_text, dump_json, read_json, write_together
 from mohamjax.io.forms import BoundsForm
-from mohamjax.reader import found
+from mohamjax.reader import found, read_yaml
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
 from mohamjax.schedule.measures import measure_named
 from mohamjax.search.result import SearchResult
 from mohamjax.search.stores import HISTORY_COLUMNS
+from mohamjax.workload.ensemble import RobustForm
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
 ARCHIVE_FILE = "archive.csv"
+ARRAYS_FILE = "designs.npz"
 PAGE_FILE = "report.html"
+ROBUST_FILE, PRICE_FILE, NOMINAL_FOLDER = "robust.csv", "price.csv", "nominal"
+_NOT_ALWAYS = (BOUNDS_FILE, ARCHIVE_FILE, ARRAYS_FILE, PAGE_FILE)
+_NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", *_NOT_ALWAYS)
+
+
+def earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The files of an earlier search in a folder that not every search writes, and its report.
+
+    Only a folder with a `front.csv` holds an earlier search. What only a robust search writes counts if `config.yaml`
+    is of one, and of `designs_MODEL.json` those of the models that it lists. All other files are the user's own.
+    """
+    if not found(folder / "front.csv"):
+        return []
+    names = list(_NOT_ALWAYS)
+    try:
+        models = read_form(read_yaml(folder / "config.yaml").get("robust"), RobustForm)
+    except InputError:  # it is of a search for one application model, or broken
+        models = None
+    if models is not None:
+        names += [ROBUST_FILE, PRICE_FILE]
+        names += [f"designs_{model.name}.json" for model in (*models.models, *(models.held_out or ()))]
+        names += [f"{NOMINAL_FOLDER}/{name}" for name in _NOMINAL_FILES]
+    return [path for path in (folder / name for name in names) if found(path, folder=False)]
+
+
+def remove_files(files: Sequence[pathlib.Path]) -> None:
+    """Removes files, and `NOMINAL_FOLDER` if it is empty then."""
+    for path in files:
+        path.unlink(missing_ok=True)
+        if path.parent.name == NOMINAL_FOLDER:
+            with contextlib.suppress(OSError):  # something else is in it
+                path.parent.rmdir()
 
 
 def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
@@ -86,6 +121,9 @@ def write_front_files(
 ) -> None:
     """Writes all files of a results folder except the figures and the checkpoint, all or none of them.
 
+    Other files of an earlier search (`earlier_files`) are removed, and `bounds.json` in any case, as it would be read
+    as that of this front.
+
     Args:
         folder: from `files.prepare_folder`.
         evaluated: the front, by rising latency.
@@ -99,6 +137,7 @@ def write_front_files(
     Raises:
         InputError: the files cannot be written; the folder is as it was.
     """
+    earlier = earlier_files(folder)
     files = {
         folder / "front.csv": front_csv(evaluated),
         folder / "designs.json": designs_text(evaluated, str(config.get("scenario", "")), bounds),
@@ -110,10 +149,7 @@ def write_front_files(
     if archive is not None:
         files[folder / ARCHIVE_FILE] = front_csv(archive)
     write_together(files)
-    # Files of an earlier search, and its report, which would be out of date.
-    old = [name for name, content in ((BOUNDS_FILE, certificate), (ARCHIVE_FILE, archive)) if content is None]
-    for name in (*old, PAGE_FILE):
-        (folder / name).unlink(missing_ok=True)
+    remove_files([path for path in (*earlier, folder / BOUNDS_FILE) if path not in files])
 
 
 def write_search(
@@ -133,7 +169,7 @@ def write_search(
     config = {**result.config, "inputs": inputs}
     write_front_files(folder, result.front, result.history, config, result.bounds, result.certificate, result.archive)
     if bulk:
-        write_front_arrays(folder / "designs.npz", result.front, str(config.get("scenario", "")))
+        write_front_arrays(folder / ARRAYS_FILE, result.front, str(config.get("scenario", "")))
 
 
 def read_certificate(folder: pathlib.Path) -> Certificate | None:

@@ -24,8 +24,15 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.io.designs import designs_text
 from mohamjax.io.files import csv_text, make_folder, write_together
-from mohamjax.io.results import ARCHIVE_FILE, BOUNDS_FILE, PAGE_FILE, write_front_files
-from mohamjax.reader import found, read_table, read_text
+from mohamjax.io.results import (
+    NOMINAL_FOLDER,
+    PRICE_FILE,
+    ROBUST_FILE,
+    earlier_files,
+    remove_files,
+    write_front_files,
+)
+from mohamjax.reader import read_table, read_text
 from mohamjax.robust.price import ALL, Comparison
 from mohamjax.robust.reschedule import Served
 from mohamjax.robust.robust_search import RobustFront, RobustResult
@@ -33,9 +40,6 @@ from mohamjax.runtime.struct import plain
 from mohamjax.schedule import OBJECTIVES
 from mohamjax.search.stores import HISTORY_COLUMNS
 
-ROBUST_FILE, PRICE_FILE, NOMINAL_FOLDER = "robust.csv", "price.csv", "nominal"
-_OF_ONE_MODEL = (BOUNDS_FILE, ARCHIVE_FILE, PAGE_FILE)
-_NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", *_OF_ONE_MODEL)
 _ROLES = ("all", "nominal", "searched", "held out")
 _MOST = 1e100  # the same limit as for front.csv
 _COLUMNS = ("front", "design_id", "model", "role", *OBJECTIVES, "runs", "reason")
@@ -94,8 +98,8 @@ def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]]:
 def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc.Mapping[str, object]) -> None:
     """Writes all files of a robust search's results folder, except figures and checkpoints.
 
-    Files of an earlier search that this one does not have are removed: `bounds.json`, the report, `designs_MODEL.json`
-    of other models, and the files of `nominal/`.
+    Files of an earlier search that this one does not have are removed (`results.earlier_files`): `bounds.json`, the
+    report, `designs_MODEL.json` of other models, and the files of `nominal/`.
 
     Args:
         folder: from `files.prepare_folder`.
@@ -106,6 +110,7 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
         InputError: the files cannot be written; the folder is as it was, except for `nominal/`.
     """
     ensemble, front = result.ensemble, result.front
+    earlier = earlier_files(folder)
     files: dict[pathlib.Path, str] = {
         folder / "front.csv": csv_text(package_rows(front)),
         folder / "history.csv": csv_text(result.history, HISTORY_COLUMNS),
@@ -126,23 +131,11 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
         make_folder(inner)
         write_front_files(inner, alone.front, alone.history, alone.config)
     write_together(files)
-    for name in _OF_ONE_MODEL:  # files that only a search for a single application model writes
-        (folder / name).unlink(missing_ok=True)
-    for file in folder.glob("designs_*.json"):
-        if file not in files:
-            file.unlink(missing_ok=True)
-    if result.nominal is None:
-        _remove_nominal(folder / NOMINAL_FOLDER)
-
-
-def _remove_nominal(folder: pathlib.Path) -> None:
-    """Removes the files that a search for the nominal model writes, and the folder if nothing else is in it."""
-    if not found(folder, folder=True):
-        return
-    for name in _NOMINAL_FILES:
-        (folder / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # something else is in it
-        folder.rmdir()
+    if result.nominal is not None:
+        earlier = [path for path in earlier if path.parent == folder]
+    remove_files([path for path in earlier if path not in files])
+    with contextlib.suppress(OSError):  # made for a search that did not take place; else something is in it
+        (folder / NOMINAL_FOLDER).rmdir()
 
 
 # ---------------------------------------------------------------- reading

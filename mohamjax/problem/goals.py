@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, wrong_type
 from mohamjax.hardware import leakage, nop_energy
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import EvaluationArrays, isolated_cycles
@@ -55,7 +55,7 @@ class Goals:
         return [float(self.objective in ("front", "product", name)) for name in self.objectives]
 
     def check(self, application: ApplicationModel) -> None:
-        """Checks that the networks have the objectives, and that the exponents fit the objectives.
+        """Checks that the networks have the objectives, and that periods and exponents are asked for and fit.
 
         Raises:
             InputError: they do not; names the argument.
@@ -63,23 +63,35 @@ class Goals:
         check_measures(self.objectives, application)
         if of_frames(self.objectives):
             frame_jobs(application, self.periods)
-        if self.objective != "product" or self.weights is None:
-            return
-        if len(self.weights) != len(self.objectives):
-            raise InputError(
-                f"are {len(self.weights)}, there are {len(self.objectives)} objectives",
-                argument="weights",
-                remedy="give an exponent for each",
-            )
-        for weight in self.weights:
+        elif self.periods != Goals.periods:
+            raise InputError("is for the objectives period and idle", argument="periods", remedy="leave it out")
+        if self.weights is not None:
+            self._check_weights(self.weights)
+
+    def _check_weights(self, weights: tuple[float, ...]) -> None:
+        """Checks the exponents; raises InputError."""
+        if not isinstance(weights, tuple | list | np.ndarray):
+            raise wrong_type(weights, "weights", "give a tuple with an exponent for each objective")
+        for weight in weights:
             number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
             if not (number and 0 <= weight < math.inf):
                 raise InputError(
                     f"hold {weight!r:.40}", argument="weights", remedy="give finite exponents of 0 or more, one not 0"
                 )
-        if not any(self.weights):
+        if self.objective != "product":
+            if any(weight != 1 for weight in weights):
+                remedy = "add the argument `objective=product`, or leave them out"
+                raise InputError("are for a product of the objectives", argument="weights", remedy=remedy)
+            return
+        if len(weights) != len(self.objectives):
+            raise InputError(
+                f"are {len(weights)}, there are {len(self.objectives)} objectives",
+                argument="weights",
+                remedy="give an exponent for each",
+            )
+        if not any(weights):
             raise InputError("are all 0", argument="weights", remedy="give what is to be minimised an exponent above 0")
-        for name, weight in zip(self.objectives, self.weights, strict=True):
+        for name, weight in zip(self.objectives, weights, strict=True):
             if weight and not measure_named(name).log:
                 raise InputError(
                     f"give {name} an exponent, although it may be zero or less",

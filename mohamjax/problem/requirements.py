@@ -21,7 +21,7 @@ chiplets:
   templates: {shidiannao: {most: 2}}
 homogeneous: false           # true: all chiplets of one design have the same template
 package:                     # chiplets that are there in any case, tile by tile
-  open: true                 # may the search add chiplets on other tiles?
+  open: true                 # may the search add chiplets on other tiles? (default true)
   chiplets:
     - {template: simba}                                # its sizes are searched
     - {template: eyeriss, sizes: largest}              # the template's largest sizes
@@ -104,7 +104,7 @@ class Requirements:
         template_most: most chiplets of a template, by name.
         homogeneous: all chiplets of a design have one template.
         chiplets: the fixed chiplets.
-        open: the search may add others.
+        open: the search may add others; False needs fixed chiplets.
         pins: layers that must run in certain places.
         file: where the requirements were read, for error messages.
         tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
@@ -144,6 +144,8 @@ class Requirements:
                 raise self.complaint(
                     f"has {len(getattr(self, name))} entries", name, f"give one for each of {', '.join(known)}"
                 )
+        if not self.open and not self.chiplets:
+            raise self.complaint("is False, and no chiplet is fixed", "open", "fix chiplets, or leave it out")
         form = read_form(plain(self.to_dict()), RequirementsForm, file=self.file or None)
         for i, pin in enumerate(form.pin or ()):
             if pin.chiplet is None and pin.templates is None:
@@ -304,7 +306,7 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
         template_most={name: entry.most for name, entry in of_template.items() if entry.most is not None},
         homogeneous=bool(form.homogeneous),
         chiplets=_chiplets(rows),
-        open=package is None or bool(package.open),
+        open=package is None or package.open is not False,
         pins=tuple(
             Pin(pin.layers, pin.chiplet, None if pin.templates is None else tuple(pin.templates))
             for pin in form.pin or ()
