@@ -110,6 +110,19 @@ def test_learning_finds_better_schedules_than_as_many_random_ones(method, object
     assert found.objectives[objective] < float(random.min())
 
 
+def test_lateness_below_zero_is_learnt_like_the_makespan():
+    """With one deadline for all jobs, late enough that all are early, lateness is the makespan less a constant."""
+    deadline = 2.0**14
+    goals = JobGoals(deadline=(deadline,) * len(TABLE.jobs))
+    config = JobSearchConfig(population=16, generations=5, seed=4)
+    makespan, lateness = (
+        [value for _, value in run_method("A2C", TABLE, one, goals).best.history]
+        for one in (config, dataclasses.replace(config, objectives=("lateness",)))
+    )
+    assert makespan[0] < deadline and makespan[-1] < makespan[1]
+    np.testing.assert_allclose(np.add(lateness, deadline), makespan, rtol=1e-5)
+
+
 # ---------------------------------------------------------------- nevergrad
 
 

@@ -237,13 +237,14 @@ def standard_vary(
 ) -> tuple[JobGenes, JobGenes]:
     """Children of the standard genetic algorithm: one pivot through the concatenation of both genomes, then mutation.
 
-    The arguments are those of `vary`. Of the rates it uses `crossover_gen` and those of `mutate`.
+    The pivot lies among the genes of real jobs, so that every crossover exchanges some genes and keeps others. The
+    arguments are those of `vary`. Of the rates it uses `crossover_gen` and those of `mutate`.
     """
-    jobs = problem.mask.shape[0]
+    jobs = jnp.sum(problem.mask)
     draw_key, one, two = jax.random.split(key, 3)
     draw = jax.random.uniform(draw_key, (2,))
-    pivot = (draw[0] * 2 * jobs).astype(jnp.int32)
-    index = jnp.arange(jobs)
+    pivot = 1 + (draw[0] * (2 * jobs - 1)).astype(jnp.int32)
+    index = jnp.arange(problem.mask.shape[0])
     take = JobGenes(accelerator=index >= pivot, priority=index + jobs >= pivot)
 
     def cross(ours: JobGenes, theirs: JobGenes) -> JobGenes:

@@ -2,8 +2,9 @@
 
 An episode schedules the jobs in the order of the table: for each job the policy chooses an accelerator that can run it
 and one of 16 priorities. At the end the schedule is evaluated as in every other method, and minus the logarithm of its
-objective is the only reward. A batch of episodes runs in parallel (as many as other methods have schedules in a
-population), then policy and critic learn from it.
+objective is the only reward (of lateness, which may be negative, the logarithm of its distance from a lower bound). A
+batch of episodes runs in parallel (as many as other methods have schedules in a population), then policy and critic
+learn from it.
 
 Policy and critic are networks with three hidden layers of 128 units; the discount is 0.99. A2C takes one step of
 RMSProp (0.0007) per batch, PPO four epochs of four minibatches with Adam (0.00025) and a clipping range of 0.2. What
@@ -208,13 +209,21 @@ def loss_of(
     return mean(settings.value_weight * miss - gain - settings.entropy_weight * entropy)
 
 
+def _cost(value: jax.Array, problem: JobProblem, objective: str) -> jax.Array:
+    """What is to be made small, not negative, `[E]`: the objective, or the distance of lateness from its lower bound.
+
+    Every job ends after time 0, so lateness is never below minus the earliest deadline.
+    """
+    return value + jnp.min(problem.deadline) if objective == "lateness" else value
+
+
 class _Learnt(NamedTuple):
     """The state after a batch of episodes.
 
     Attributes:
         agent: policy and critic.
         memory: state of the optimiser.
-        scale: `[]` float, mean objective of the first batch; rewards are relative to it.
+        scale: `[]` float, mean `_cost` of the first batch; rewards are relative to it.
         best: `[J]`, the best schedule so far.
         least: `[]` float, objective of the best schedule.
     """
@@ -265,8 +274,9 @@ def _learn(
         better = value[first] < least
         best = jax.tree.map(lambda old, new: jnp.where(better, new[first], old), best, genes)
         least = jnp.minimum(least, value[first])
-        scale = jnp.where(scale > 0, scale, jnp.maximum(jnp.mean(value), 1e-30))
-        reward = -jnp.log(value / scale + 1e-3)
+        cost = _cost(value, problem, config.objectives[0])
+        scale = jnp.where(scale > 0, scale, jnp.maximum(jnp.mean(cost), 1e-30))
+        reward = -jnp.log(cost / scale + 1e-3)
         advantage, target = advantages(reward, steps.value, problem.mask, settings)
         flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), (steps, advantage, target))
 

@@ -69,7 +69,7 @@ class CodesignConfig:
         nsga_population: population of `nsga2`; at most a third of the points in the budget.
         pool: random candidates of an acquisition.
         neighbours: candidates of an acquisition near the front.
-        training: most rows of the surrogate's training set.
+        training: most rows of the surrogate's training set, at most the largest of `gp.BUCKETS`.
         seed: seed of all randomness.
         mapping_seed: seed of the mapping searches; None for `seed`. Searches with the same seed draw the same numbers.
     """
@@ -108,10 +108,14 @@ class CodesignConfig:
 
     def __post_init__(self) -> None:
         """Checks what a user can set."""
+        from mohamjax.unico.gp import BUCKETS  # takes more than a second to import, and only searches need it
+
         check_whole(self, "codesign settings", {
             "lanes": 1, "first": 1, "rounds": 1, "iterations": 1, "population": 1, "initial": 0, "nsga_population": 1,
             "pool": 1, "neighbours": 0, "training": 1,
         })  # fmt: skip
+        if self.training > BUCKETS[-1]:
+            raise InputError(f"is {self.training}", argument="training", remedy=f"give at most {BUCKETS[-1]}")
         check_seed(self.seed)
         if self.mapping_seed is not None:
             check_seed(self.mapping_seed, "mapping_seed")

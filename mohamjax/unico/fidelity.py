@@ -17,6 +17,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.stats import norm
 
@@ -25,6 +26,15 @@ from mohamjax.runtime.struct import record
 
 RULES = ("uul", "pareto", "champion")
 ROBUSTNESS_OFFSET = 1e-4  # log(R + 1e-4): R may be 0
+
+
+def padded(rows: np.ndarray, fill: float) -> np.ndarray:
+    """Rows `[n, ...]` with rows of `fill` at the end, up to a power of two from 64 on.
+
+    So a growing history compiles few programs.
+    """
+    spare = max(64, 1 << (len(rows) - 1).bit_length()) - len(rows)
+    return np.concatenate([rows, np.full((spare, *rows.shape[1:]), fill, rows.dtype)])
 
 
 @record

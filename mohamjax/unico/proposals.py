@@ -142,7 +142,8 @@ def _training_rows(history: History, config: CodesignConfig, values: np.ndarray)
     on_front[history.front(config.power_cap_W)] = True
     spread = values - values[use].min(axis=0)
     spread = (spread / np.maximum(spread[use].max(axis=0), 1e-12)).max(axis=1)
-    chosen, mask = fidelity.training_rows(use, spread, on_front & use, size=config.training)
+    use, on_front, spread = (fidelity.padded(column, 0) for column in (use, on_front & use, spread))
+    chosen, mask = fidelity.training_rows(use, spread, on_front, size=config.training)
     return np.asarray(chosen)[np.asarray(mask)]
 
 
@@ -159,20 +160,19 @@ def _known_ideal(logs: np.ndarray) -> acquisition.KnownIdeal:
 
 
 def _known_front(good: np.ndarray, known: np.ndarray) -> acquisition.KnownFront:
-    """The front for `acquisition.qhvi`, in single precision, padded to one of `gp.BUCKETS`.
+    """The front for `acquisition.qhvi`, in single precision and padded.
+
+    It is the front of latency, power and area, as reported: rows that only R keeps from being dominated are not in it.
 
     Args:
         good: `[F, M]` float64, logarithms of the objectives of the front.
         known: `[n, M]` float64, logarithms of the objectives of the training set.
     """
-    place = gp.bucket(min(len(good), gp.BUCKETS[-1]))
-    good = good[:place]
-    shown = np.zeros((place, good.shape[1]), np.float32)
-    shown[: len(good)] = good
     # The reference lies a tenth of the span beyond the worst of the front, so that its ends gain as well.
     span = np.maximum(known.max(axis=0) - known.min(axis=0), 1e-6)
     reference = (good.max(axis=0) + 0.1 * span).astype(np.float32)
-    return acquisition.KnownFront(shown, np.arange(place) < len(good), reference)
+    shown, there = fidelity.padded(good.astype(np.float32), 0), fidelity.padded(np.ones(len(good), bool), False)
+    return acquisition.KnownFront(shown, there, reference)
 
 
 def by_surrogate(
@@ -261,10 +261,14 @@ def aimed_points(config: CodesignConfig, batch: int, number: int, size: int) -> 
 
 
 def _held(history: History, config: CodesignConfig) -> np.ndarray:
-    """`[n, 3]` float32 objectives in which rows that break the limit on power rank behind all others."""
-    cap = np.inf if config.power_cap_W is None else config.power_cap_W
+    """Objectives in which rows that break the limit on power rank behind all others, float32.
+
+    They are padded (`emo.with_spare_rows`). Every row has an area, so the spare rows rank behind all n rows.
+    """
+    cap = config.power_cap_W or np.finfo(float).max  # not inf: a row without a valid mapping has infinite power
     excess = np.where(history.valid, np.maximum(history["power_W"] / cap - 1, 0), np.inf)
-    return np.asarray(emo.constrained(history.objectives.astype(np.float32), excess.astype(np.float32)))
+    both = (emo.with_spare_rows(part.astype(np.float32)) for part in (history.objectives, excess))
+    return np.asarray(emo.constrained(*both))
 
 
 def by_evolution(history: History, space: HardwareSpace, config: CodesignConfig, batch: int, number: int) -> Proposal:
@@ -278,8 +282,7 @@ def by_evolution(history: History, space: HardwareSpace, config: CodesignConfig,
     shape = jnp.asarray(space.shape, jnp.float32)
     size = max(number, 2)
     search = _nsga(size, len(space.axes))
-    rows = len(history)
-    index, rank, crowding = emo.survive(jnp.asarray(_held(history, config)), min(size, rows))
+    index, rank, crowding = emo.survive(jnp.asarray(_held(history, config)), min(size, len(history)))
     grown = np.resize(np.asarray(index), size)
     state = dataclasses.replace(
         search.init(jax.random.fold_in(jax.random.key(config.seed), 7), shape=shape),

@@ -412,7 +412,7 @@ class HardwareSearch:
         padded, valid = _padded(values, history.valid)
         scaled = fidelity.normalise(fidelity.scale_update(scale, padded, valid), padded)
         full = history["generations"] == config.generations
-        masks = [_padded(mask[:, None], mask)[1] for mask in (history["accepted"], batch, full)]
+        masks = [fidelity.padded(mask, False) for mask in (history["accepted"], batch, full)]
         weights = np.full(values.shape[1], 1 / values.shape[1], np.float32)
         rule = config.rule if config.method == "unico" else "champion"
         decided = fidelity.accept(scaled, valid, *masks, weights, rule=rule)
@@ -501,10 +501,5 @@ def _plain_tree(history: History) -> dict[str, object]:
 
 
 def _padded(rows: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows `[n, M]` and mask, padded to a power of two from 64 on, so that a growing history compiles few programs."""
-    size = max(64, 1 << (len(rows) - 1).bit_length())
-    out = np.ones((size, rows.shape[1]), np.float32)
-    out[: len(rows)] = np.where(mask[:, None], rows, 1)
-    there = np.zeros(size, bool)
-    there[: len(rows)] = mask
-    return out, there
+    """Rows `[n, M]`, 1 where masked, and their mask, both padded."""
+    return fidelity.padded(np.where(mask[:, None], rows, 1).astype(np.float32), 1), fidelity.padded(mask, False)
