@@ -66,7 +66,7 @@ def test_the_front_that_is_reported_is_known(told):
 
     def powers(**changes):
         found = told(history, **changes)
-        return sorted(np.exp(found.values[found.mask, 1]).round(3).tolist())
+        return sorted(np.exp(found.values[found.mask, 1].astype(float)).round(3).tolist())
 
     assert powers() == powers(robust=False) == [0.7, 1]
     assert powers(power_cap_W=0.8) == [0.7]
