@@ -30,6 +30,7 @@ from mohamjax.hardware import (
     template_from_dict,
     template_to_dict,
     template_to_yaml,
+    with_word_bits,
 )
 from mohamjax.workload import DIMS, LAYER_TYPES, WorkloadShape
 
@@ -506,3 +507,15 @@ def test_double_precision():
         single = template_arrays(TEMPLATES, TECHNOLOGY)
         floats = [leaf for leaf in jax.tree.leaves(single) if jnp.issubdtype(leaf.dtype, jnp.floating)]
         assert all(leaf.dtype == jnp.float32 for leaf in floats)
+
+
+def test_hops_of_wider_words_cost_as_much_more():
+    """A stated energy per hop is that of a word; so it follows the level's own word, also that of accumulators."""
+    for name in packaged_templates():
+        template = load_template(name)
+        for before, after in zip(template.levels, with_word_bits(template, 32).levels, strict=True):
+            if before.hop_energy_pJ is None:
+                assert after.hop_energy_pJ is None
+            else:
+                expected = before.hop_energy_pJ * after.word_bits / before.word_bits
+                assert after.hop_energy_pJ == pytest.approx(expected)
