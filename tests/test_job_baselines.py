@@ -110,6 +110,7 @@ def test_learning_finds_better_schedules_than_as_many_random_ones(method, object
     assert found.objectives[objective] < float(random.min())
 
 
+@pytest.mark.slow
 def test_lateness_below_zero_is_learnt_like_the_makespan():
     """With one deadline for all jobs, late enough that all are early, lateness is the makespan less a constant."""
     deadline = 2.0**14

@@ -108,6 +108,7 @@ def test_a_design_pays_its_bits_at_the_price_of_the_package():
     np.testing.assert_allclose(stated[0], dear[0], rtol=1e-6)  # LPDDR4 has 8 pJ/bit
 
 
+@pytest.mark.slow
 def test_what_templates_name_is_nothing_to_a_package():
     own = load_template("simba"), load_template("eyeriss")
     np.testing.assert_array_equal(evaluated(mj.Memory("LPDDR4"))[0], evaluated(mj.Memory("LPDDR4"), own)[0])

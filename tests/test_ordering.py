@@ -69,7 +69,10 @@ def ready_plainly(of, row, order):
     return np.asarray([max(np.asarray(done.end)[owner == n]) for n in range(len(app.networks))]) * 1e-9
 
 
-@pytest.mark.parametrize(("seed", "sizes"), [(0, (5, 4)), (1, (7, 3, 6)), (2, (2, 12))])
+@pytest.mark.parametrize(
+    ("seed", "sizes"),
+    [(0, (5, 4)), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((1, (7, 3, 6)), (2, (2, 12))))],
+)
 def test_no_network_is_later_and_nothing_else_changes(seed, sizes):
     app = chains(seed, sizes)
     before = evaluated(app, seed)

@@ -19,11 +19,12 @@ from toy_designs import toy_designs
 from mohamjax import figures, plot
 from mohamjax.drawing import FigureProcess
 from mohamjax.errors import InputError
+from mohamjax.hardware import counting_leakage
 from mohamjax.io.results import write_front_files
 from mohamjax.plot import style
-from mohamjax.plot.design import ENERGY_PARTS
 from mohamjax.schedule import ROLES, Certificate, FrontCurves, Staircase, certify, landmarks
 from mohamjax.schedule.roofline import Roof
+from mohamjax.schedule.view import ENERGY_PARTS
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -52,7 +53,7 @@ def view(layers, chiplets, networks=2, slowed=True):
             interface=k % 4,
             hops=1,
             area_mm2=tuple((part, 0.1 + 0.01 * k) for part in PARTS[kind]),
-            energy_J=tuple((part, 1e-4) for part in ENERGY_PARTS),
+            energy_J=tuple((part, 1e-4) for part in ENERGY_PARTS[:-1]),
             roof=Roof(64.0, 4.0, f"interface {k % 4}"),
         )
         for k, kind in zip(range(chiplets), ("eyeriss", "simba") * chiplets, strict=False)
@@ -322,7 +323,7 @@ def test_energy_breakdown_adds_up(chiplets):
     axes = figure.axes[0]
     scale = {"energy [µJ] (share of the design)": 1e6, "energy [mJ] (share of the design)": 1e3}[axes.get_xlabel()]
     assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(design.objectives[1] * scale)
-    assert legend_texts(figure) == list(ENERGY_PARTS)
+    assert legend_texts(figure) == list(ENERGY_PARTS[:-1])
 
 
 def test_times_are_written_in_full(folder, evaluated):
@@ -332,6 +333,16 @@ def test_times_are_written_in_full(folder, evaluated):
         for step in design["schedule"]:
             written = step["start_s"], step["end_s"]
             assert written == (timeline.start[i, step["layer"]] * 1e-9, timeline.end[i, step["layer"]] * 1e-9)
+
+
+def test_leakage_is_a_part_where_it_counts(evaluated):
+    parts = [name for name, _ in plot.design_view(evaluated, 0).chiplets[0].energy_J]
+    assert parts == list(ENERGY_PARTS[:-1])
+    leaking = toy_designs(counting_leakage(evaluated.technology))
+    seen = plot.design_view(leaking, 0)
+    assert all(dict(chip.energy_J)["leakage"] > 0 for chip in seen.chiplets)
+    assert sum(e for chip in seen.chiplets for _, e in chip.energy_J) == pytest.approx(seen.objectives[1], rel=1e-9)
+    assert legend_texts(plot.energy_breakdown(seen, title=TITLE)) == list(ENERGY_PARTS)
 
 
 def test_view_agrees_with_the_evaluation(evaluated):

@@ -241,6 +241,7 @@ def test_a_chiplet_that_stands_for_another_template_has_no_start_there(applicati
     assert joined > 0 and tables.count[lost, sample.template[0]] == 0
 
 
+@pytest.mark.slow
 def test_blocks_share_programs_and_no_archive(application, mapped, monkeypatch):
     """Separate blocks of problems, two at a time, give the same as one block, and programs are requested once."""
     asked = []

@@ -233,6 +233,7 @@ def test_made_up_tables_have_the_shapes_of_real_ones(problem, settings):
     assert np.array_equal(made.count > 0, real.count > 0)
 
 
+@pytest.mark.slow
 def test_made_up_designs_have_the_shapes_of_real_ones(problem, settings):
     """Shapes alone would do, but with layers on chiplets that run them the evaluation yields no NaN."""
     real = Search(problem, settings).run().front.designs

@@ -218,7 +218,7 @@ def _setup(arguments: argparse.Namespace) -> Setup:
 def _keep_injected(arguments: argparse.Namespace) -> None:
     """Raises `InputError` if mappings of the user lie where the export to Timeloop writes files of these names."""
     folder = pathlib.Path(arguments.timeloop).resolve()
-    for path in (path for group in arguments.inject for path in group):
+    for path in (path for group in arguments.inject for path in group if not path.endswith(".json")):
         if folder in pathlib.Path(path).resolve().parents:
             told = f"holds the input {path}, which the export could replace"
             raise InputError(told, file=arguments.timeloop, item="--timeloop", remedy="name another folder")

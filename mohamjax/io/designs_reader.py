@@ -146,19 +146,21 @@ _OF_INPUTS = {SCHEDULE_FORMAT: {"application", "templates"}, JOB_TABLE_FORMAT: {
 
 
 def is_answer(document: abc.Mapping[str, Any]) -> bool:
-    """Whether a document is what an evaluation of schedules wrote, which states the format of what it read."""
+    """Whether a document is what an evaluation of schedules wrote, which has the name of a format of its inputs."""
     name, rows = document["format"], document.get(ENTRIES[document["format"]])
+    rows = rows if isinstance(rows, list) else []
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        return False
     if name == FLUID_FORMAT:
-        rows = rows if isinstance(rows, list) else []
-        told = [isinstance(row, dict) and "makespan" in row and "duration" not in row for row in rows]
-        return any(told) and all(told)
-    return name in _OF_INPUTS and rows is not None and not document.keys() & _OF_INPUTS[name]
+        return all("makespan" in row and "duration" not in row for row in rows)
+    told = all("valid" in row or "makespan" in row for row in rows)
+    return told and name in _OF_INPUTS and not document.keys() & _OF_INPUTS[name]
 
 
 def refuse_answer(document: abc.Mapping[str, Any], path: object) -> None:
     """Raises InputError for a document that is the answer of an evaluation, and not schedules to evaluate."""
     if is_answer(document):
-        told = f"is the answer of an evaluation of {document['format']}, and holds no schedules to evaluate"
+        told = "is the answer of an evaluation, and holds no schedules to evaluate"
         raise InputError(told, file=path, remedy="name the file that was evaluated")
 
 

@@ -47,15 +47,19 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "template": ("template", "sat", "dataflow", "architecture", "accelerator_type"),
     "order": ("order", "priority", "position", "sequence"),
     "start": ("start", "start_s", "start_time", "start_cycle", "start_cycles"),
-    "duration": ("duration", "cycles", "latency", "duration_s", "time", "duration_cycles", "latency_s", "time_s"),
+    "duration": (
+        "duration", "cycles", "latency", "duration_s", "time", "duration_cycles", "latency_s", "time_s",
+        "latency_cycles", "time_cycles",
+    ),
     "bytes": ("bytes", "traffic", "offchip_bytes", "dram_bytes"),
     "energy": ("energy_j", "energy"),
     "predecessors": ("predecessors", "depends_on", "inputs"),
-}
+}  # fmt: skip
 """Names that a column may have, by its meaning."""
 
 _UNITS = {unit.lower(): unit for unit in ("s", "cycles", "J", "ms", "us", "ns", "ps", "mJ", "uJ", "nJ", "pJ", "fJ")}
-_UNITS |= {"sec": "s", "seconds": "s", "cycle": "cycles"}  # by the last word of a column's name, in lower case
+# By the last word of a column's name, in lower case; both characters for micro are in use.
+_UNITS |= {"sec": "s", "seconds": "s", "cycle": "cycles", "\u00b5s": "us", "\u03bcs": "us"}
 
 _OF_BOTH = ("layer", "chiplet", "network")  # columns that a table of costs and one of schedules have alike
 _OF_SCHEDULES = ("order", "start", "schedule")  # columns that only the table of schedules has

@@ -65,9 +65,13 @@ def earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def remove_files(files: Sequence[pathlib.Path]) -> None:
-    """Removes files, and `NOMINAL_FOLDER` if it is empty then."""
+    """Removes files, and `NOMINAL_FOLDER` if it is empty then; raises InputError if one cannot be removed."""
     for path in files:
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            told = f"is of an earlier search and cannot be removed: {error.strerror}"
+            raise InputError(told, file=path, remedy="remove it, so that it does not count as a result") from None
         if path.parent.name == NOMINAL_FOLDER:
             with contextlib.suppress(OSError):  # something else is in it
                 path.parent.rmdir()

@@ -348,7 +348,8 @@ def _broken_limit(given: Any, level: int) -> str:
 def _broken_factor(given: Any, level: int) -> str:
     """What is wrong with a level's factors where constraints state them exactly; empty if nothing is."""
     temporal, (x, y) = given.mapping.temporal[level], given.mapping.spatial[:, level]
-    # Of a dimension in two parts, which run along both axes, Timeloop compares the first part.
+    # A dimension along both axes is written in two parts, of which Timeloop compares the first. That may be either
+    # axis, so any of the three may match.
     for n, (kind, factors) in enumerate((("temporal", [temporal]), ("spatial", [x * y, x, y]))):
         for k, (letter, bound) in enumerate(zip(DIMS, given.shape.bounds, strict=True)):
             wanted = given.exact[n, level, k] or bound

@@ -187,6 +187,8 @@ def _component(
     kind = data.get("class", data.get("subclass"))
     if not isinstance(kind, str):
         raise at.error("has no class", "give one, such as DRAM, SRAM, regfile, intmac")
+    if not any(word in kind for word in _STORAGE):  # what containers say of levels is nothing to a MAC
+        inherited = {key: value for key, value in inherited.items() if key in _OF_MACS}
     whole = {**inherited, **_attributes(at, data)}
     attributes = {key: value for key, (_, value) in whole.items()}
     written = {key: text for key, (text, _) in whole.items()}

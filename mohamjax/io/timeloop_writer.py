@@ -12,7 +12,6 @@ tile are products of extents.
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import pathlib
 import re
@@ -33,7 +32,7 @@ from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables, Sample, predict
 from mohamjax.mapping.nest import padded_shape
 from mohamjax.mapping.notation import told_padding
-from mohamjax.reader import found, read_text
+from mohamjax.reader import found, read_table, read_text
 from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, Evaluated
 from mohamjax.schedule.setup import Setup
@@ -315,19 +314,18 @@ def _figures(samples: Sequence[Sample]) -> list[dict[str, float]]:
     return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
-_EXPORTED = ("arch", "problem", "mapping", "ERT", "ART")
+_OF_MACHINES, _OF_MAPPINGS = ("arch", "ERT", "ART"), ("problem", "mapping")
 
 
 def _write_index(
     folder: pathlib.Path, rows: Sequence[dict[str, Any]], samples: Sequence[Sample], skipped: Sequence[str]
 ) -> None:
     """Writes the index, README and `skipped.txt` of an export; raises InputError if it has no mapping."""
-    told = folder / "skipped.txt"
+    if samples:
+        _remove_earlier(folder, {row["folder"] for row in rows})
     if skipped:
         make_folder(folder)
-        write_text(told, "".join(f"{line}\n" for line in skipped))
-    elif found(told):
-        told.unlink()
+        write_text(folder / "skipped.txt", "".join(f"{line}\n" for line in skipped))
     if not samples:
         raise InputError(
             "there is no mapping that Timeloop's files can say",
@@ -336,35 +334,53 @@ def _write_index(
         )
     figures = _figures(samples)
     known = {sample.id: figure for sample, figure in zip(samples, figures, strict=True)}
-    _remove_earlier(folder, {row["folder"] for row in rows})
     write_text(folder / "index.csv", csv_text([{**row, **known[row["folder"]]} for row in rows]))
     write_text(folder / "README.txt", ABOUT)
 
 
-def _remove_earlier(folder: pathlib.Path, new: set[str]) -> None:
-    """Removes the mappings that the index of an earlier export names and this one does not have.
+_INDEX = {"folder", "latency_cycles", "cycles", "energy_pJ", "wires_pJ", "area_um2"}
+"""Columns of the index of every export of ours."""
 
-    `evaluate mappings --timeloop FOLDER` would take them for mappings of this export. Other files stay.
-    """
+
+def _earlier(folder: pathlib.Path) -> dict[pathlib.PurePath, tuple[str, ...]]:
+    """The folders of an earlier export of ours by its index, with the names of the files that it wrote to each."""
     index = folder / "index.csv"
-    if not found(index):
-        return
+    if not found(index, folder=False):
+        return {}
     try:
-        earlier = {str(row.get("folder")) for row in csv.DictReader(read_text(index, "CSV file").splitlines())}
+        names, rows = read_table(read_text(index, "CSV file"), index)
+        places = [pathlib.PurePath(row["folder"]) for _, row in rows] if set(names) >= _INDEX else []
     except InputError:
-        return
-    used = {folder / part for place in new for part in (place, *map(str, pathlib.PurePath(place).parents))}
-    for place in earlier - new:
-        own = pathlib.PurePath(place)
-        if own.is_absolute() or ".." in own.parts:
-            continue
-        for path in (folder / part for part in (own, *own.parents) if part.parts):
-            if path in used or not found(path, folder=True):
-                continue
-            for name in _EXPORTED:
-                (path / f"{name}.yaml").unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # something else is in it
-                path.rmdir()
+        return {}
+    places = [place for place in places if not place.is_absolute() and ".." not in place.parts]
+    if "design_id" not in names:
+        return dict.fromkeys(places, (*_OF_MACHINES, *_OF_MAPPINGS))
+    return {**dict.fromkeys(places, _OF_MAPPINGS), **dict.fromkeys([place.parent for place in places], _OF_MACHINES)}
+
+
+def _remove_earlier(folder: pathlib.Path, new: set[str]) -> None:
+    """Removes what an earlier export wrote and this one does not; other files stay.
+
+    `evaluate mappings --timeloop FOLDER` would take it for a part of this export.
+
+    Raises:
+        InputError: a file cannot be removed.
+    """
+    used = {own for place in new for own in (pathlib.PurePath(place), pathlib.PurePath(place).parent)}
+    earlier = _earlier(folder)
+    files = [folder / own / f"{name}.yaml" for own, names in earlier.items() if own not in used for name in names]
+    if earlier:
+        files.append(folder / "skipped.txt")
+    for file in files:
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            told = f"cannot be removed: {error.strerror}"
+            raise InputError(told, file=file, remedy="remove the earlier export, or name another folder") from None
+    for own in sorted({above for place in earlier for above in (place, *place.parents)}, reverse=True):
+        with contextlib.suppress(OSError):  # something else is in it
+            if own.parts:
+                (folder / own).rmdir()
 
 
 def write_timeloop_mappings(

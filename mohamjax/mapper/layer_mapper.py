@@ -88,6 +88,11 @@ class LayerMapper:
     devices: Devices | None = None
     whole_arrays: bool = True
 
+    def __post_init__(self) -> None:
+        """Keeps sets whose wires count on a part of the arrays out of the cache, whose names do not tell them."""
+        if self.cache is not None and not self.whole_arrays:
+            raise ValueError("whole_arrays=False: expected no cache, got one")
+
     def search(
         self, key: jax.Array, *, given: GivenMappings | None = None, wanted: np.ndarray | None = None
     ) -> MappingTables:

@@ -221,7 +221,9 @@ def explain(
         max_children: children that the tables have room for, see `Counting`; default enough for this mapping.
     """
     if max_children is None:
-        max_children = table_room(np.prod(np.asarray(mapping.spatial, float), axis=(0, 2)).max())
+        # More children than the machine has are rejected in any case.
+        children = np.prod(np.asarray(mapping.spatial, float), axis=(0, 2))
+        max_children = table_room(np.minimum(children, np.prod(np.asarray(machine.fanout), axis=-1)).max())
     levels = int(np.sum(np.asarray(machine.level_mask)))
     names = [f"level {i}" for i in range(levels)] if level_names is None else list(level_names)
     result = _evaluate(layer, mapping, machine, Counting(links=links, max_children=max_children))
