@@ -405,9 +405,9 @@ def test_an_answer_beside_its_input_is_not_evaluated(tmp_path, document, capsys,
     assert [row["valid"] for row in table(out)] == ["1", "1"]
     assert f"{answer}: is the answer of an evaluation, so it has no row" in capsys.readouterr().err
     assert main(["evaluate", kind, str(answer)]) == 2
-    told = "is the answer of an evaluation of schedule/1, and holds no schedules to evaluate; name the file that was"
+    told = "is the answer of an evaluation, and holds no schedules to evaluate; name the file that was"
     assert told in capsys.readouterr().err
-    with pytest.raises(InputError, match="is the answer of an evaluation of schedule/1"):
+    with pytest.raises(InputError, match="is the answer of an evaluation, and holds"):
         mj.read_designs(answer)
 
 
