@@ -601,6 +601,20 @@ def _remove_leftovers(target: pathlib.Path) -> None:
             continue
 
 
+def remove_file(path: pathlib.Path, of: str) -> None:
+    """Removes a file if it is there; raises InputError if it cannot be removed.
+
+    Args:
+        path: the file.
+        of: what it is of, for the error, such as `an earlier search`.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        told = f"is of {of} and cannot be removed: {error.strerror}"
+        raise InputError(told, file=path, remedy="remove it, or name another folder") from None
+
+
 def write_text(path: str | pathlib.Path, text: str) -> None:
     """Writes a text file in UTF-8 as `write_bytes` does.
 

@@ -25,7 +25,7 @@ from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.io.design_arrays import write_front_arrays
 from mohamjax.io.designs import designs_text
-from mohamjax.io.files import check_format, csv_text, dump_json, read_json, write_together
+from mohamjax.io.files import check_format, csv_text, dump_json, read_json, remove_file, write_together
 from mohamjax.io.forms import BoundsForm
 from mohamjax.reader import found, read_yaml
 from mohamjax.runtime.struct import plain
@@ -67,11 +67,7 @@ def earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
 def remove_files(files: Sequence[pathlib.Path]) -> None:
     """Removes files, and `NOMINAL_FOLDER` if it is empty then; raises InputError if one cannot be removed."""
     for path in files:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            told = f"is of an earlier search and cannot be removed: {error.strerror}"
-            raise InputError(told, file=path, remedy="remove it, so that it does not count as a result") from None
+        remove_file(path, "an earlier search")
         if path.parent.name == NOMINAL_FOLDER:
             with contextlib.suppress(OSError):  # something else is in it
                 path.parent.rmdir()

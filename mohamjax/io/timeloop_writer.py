@@ -26,7 +26,7 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Template, resize
-from mohamjax.io.files import csv_text, make_folder, write_text
+from mohamjax.io.files import csv_text, make_folder, remove_file, write_text
 from mohamjax.io.timeloop_architecture import BANDWIDTHS
 from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables, Sample, predict
@@ -372,11 +372,7 @@ def _remove_earlier(folder: pathlib.Path, new: set[str]) -> None:
     if earlier:
         files.append(folder / "skipped.txt")
     for file in files:
-        try:
-            file.unlink(missing_ok=True)
-        except OSError as error:
-            told = f"cannot be removed: {error.strerror}"
-            raise InputError(told, file=file, remedy="remove the earlier export, or name another folder") from None
+        remove_file(file, "an earlier export")
     for own in sorted({above for place in earlier for above in (place, *place.parents)}, reverse=True):
         with contextlib.suppress(OSError):  # something else is in it
             if own.parts:
