@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of, technology_of
-from mohamjax.cli.outputs import IN_FOLDER, default_folder, keep_inputs_in, results_folder, stopped
+from mohamjax.cli.outputs import default_folder, results_folder, stopped
 from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -90,8 +90,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     search = HardwareSearch(CodesignProblem(networks, space, technology_of(arguments), package), config)
     usual = default_folder(networks.name, space.name, config.method, own, config.budget, seed=arguments.seed)
     out = arguments.out or usual
-    keep_inputs_in(arguments, out, IN_FOLDER["codesign"])
-    with results_folder(out, resume=arguments.resume) as folder:
+    with results_folder(out, resume=arguments.resume, arguments=arguments) as folder:
         return _searched(arguments, terminal, search, folder)
 
 

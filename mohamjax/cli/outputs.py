@@ -168,7 +168,11 @@ def default_folder(*words: str, seed: int) -> pathlib.Path:
 
 @contextlib.contextmanager
 def results_folder(
-    path: str | pathlib.Path, *, resume: bool = False, designs: str | None = None
+    path: str | pathlib.Path,
+    *,
+    resume: bool = False,
+    designs: str | None = None,
+    arguments: argparse.Namespace | None = None,
 ) -> Iterator[pathlib.Path]:
     """Yields a writable folder, locked against other searches; warns if it holds results that will be replaced.
 
@@ -178,6 +182,8 @@ def results_folder(
         resume: continue a search in the folder, which must then exist. It need not hold a checkpoint: a search that
             was stopped before its first one starts anew.
         designs: file from which the search takes designs; must not be one of this folder that the search replaces.
+        arguments: the parsed arguments of the command, none of whose inputs may be a file of this folder that it
+            replaces (`keep_inputs_of` does not know the usual folder); None does not check that.
 
     Raises:
         InputError: the folder cannot be written, or there is no search to resume.
@@ -186,6 +192,8 @@ def results_folder(
     from mohamjax.reader import found
 
     refuse_stream(str(path))
+    if arguments is not None:
+        keep_inputs_in(arguments, path, IN_FOLDER[arguments.verb])
     if resume and not found(path, folder=True):
         raise InputError(
             "there is no such folder, so there is no search to resume",

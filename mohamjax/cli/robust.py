@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, warn_of_other_memory, warn_of_slow_buffers
-from mohamjax.cli.outputs import IN_FOLDER, default_folder, drawing, keep_inputs_in, results_folder, stopped
+from mohamjax.cli.outputs import default_folder, drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.progress import duration
@@ -81,8 +81,7 @@ def run(
         return 0
     inputs = inputs_of(arguments, ensemble.everyone)
     out = pathlib.Path(arguments.out or default_folder(ensemble.name, "robust", arguments.budget, seed=arguments.seed))
-    keep_inputs_in(arguments, out, IN_FOLDER["search"])
-    with spread.held(devices, lambda: results_folder(out, resume=arguments.resume)) as own:
+    with spread.held(devices, lambda: results_folder(out, resume=arguments.resume, arguments=arguments)) as own:
         terminal.line(
             f"{ensemble.name}: {plural(len(ensemble.models), 'application model')}, "
             f"{plural(len(ensemble.joined.layers), 'layer')}, {len(ensemble.joined.unique_layers)} unique; "

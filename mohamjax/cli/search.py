@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import pathlib
 import time
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, robust, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory, warn_of_slow_buffers
-from mohamjax.cli.outputs import IN_FOLDER, default_folder, drawing, keep_inputs_in, results_folder, stopped
+from mohamjax.cli.outputs import default_folder, drawing, results_folder, stopped
 from mohamjax.cli.tables import decision_table, fitted, landmark_table, lines
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -381,11 +382,9 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     out = pathlib.Path(arguments.out or usual)
     alone = is_first(devices)
     with contextlib.ExitStack() as held:
-
-        def folder_of() -> contextlib.AbstractContextManager[pathlib.Path]:
-            keep_inputs_in(arguments, out, IN_FOLDER["search"])  # `keep_inputs_of` does not know the usual folder
-            return results_folder(out, resume=arguments.resume, designs=arguments.inject)
-
+        folder_of = functools.partial(
+            results_folder, out, resume=arguments.resume, designs=arguments.inject, arguments=arguments
+        )
         own = held.enter_context(spread.held(devices, folder_of))
         figures = held.enter_context(FigureProcess()) if alone and not arguments.no_figures else None
         terminal.line(

@@ -305,16 +305,16 @@ class _Written:
             self._progress(self._done, self._total)
 
 
+_FIGURES = ("latency_cycles", "cycles", "energy_pJ", "wires_pJ", "area_um2")
+"""Columns of figures in the index of every export."""
+
+
 def _figures(samples: Sequence[Sample]) -> list[dict[str, float]]:
     """The index columns of mappings on their machines that both exports share, in double precision."""
     results, areas = predict(samples, links=False)
     wires = results.energy.network.sum(axis=1)
     columns = (results.cycles.onchip, results.cycles.total, results.energy.total, wires, areas)
-    names = ("latency_cycles", "cycles", "energy_pJ", "wires_pJ", "area_um2")
-    return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
-
-
-_OF_MACHINES, _OF_MAPPINGS = ("arch", "ERT", "ART"), ("problem", "mapping")
+    return [dict(zip(_FIGURES, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _write_index(
@@ -338,8 +338,8 @@ def _write_index(
     write_text(folder / "README.txt", ABOUT)
 
 
-_INDEX = {"folder", "latency_cycles", "cycles", "energy_pJ", "wires_pJ", "area_um2"}
-"""Columns of the index of every export of ours."""
+_OF_MACHINES, _OF_MAPPINGS = ("arch", "ERT", "ART"), ("problem", "mapping")
+"""Names of the files of a machine, and of a mapping."""
 
 
 def _earlier(folder: pathlib.Path) -> dict[pathlib.PurePath, tuple[str, ...]]:
@@ -349,7 +349,7 @@ def _earlier(folder: pathlib.Path) -> dict[pathlib.PurePath, tuple[str, ...]]:
         return {}
     try:
         names, rows = read_table(read_text(index, "CSV file"), index)
-        places = [pathlib.PurePath(row["folder"]) for _, row in rows] if set(names) >= _INDEX else []
+        places = [pathlib.PurePath(row["folder"]) for _, row in rows] if set(names) >= {"folder", *_FIGURES} else []
     except InputError:
         return {}
     places = [place for place in places if not place.is_absolute() and ".." not in place.parts]

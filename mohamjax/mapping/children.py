@@ -12,6 +12,8 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
 from jax import lax
 
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANT, C, G, I, N, O, P, Q, R, S, W
@@ -26,6 +28,17 @@ MAX_CHILDREN = 256
 def table_room(children: float) -> int:
     """Room of the tables for levels of so many children: a power of two, so that few sizes are ever compiled."""
     return max(MAX_CHILDREN, 1 << (max(int(children), 1) - 1).bit_length())
+
+
+def room_for(spatial: npt.ArrayLike, most: npt.ArrayLike) -> int:
+    """`table_room` for mappings with some factors along X and Y.
+
+    Args:
+        spatial: `[..., 2, L, D]`, the factors.
+        most: `[...]`, children of a level beyond which a mapping is invalid in any case.
+    """
+    children = np.prod(np.asarray(spatial), axis=(-3, -1), dtype=float).max(axis=-1)
+    return table_room(np.minimum(children, most).max(initial=1))
 
 
 def are_relevant(dim, spaces=(W, I, O)):

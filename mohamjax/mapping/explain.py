@@ -13,7 +13,7 @@ import numpy as np
 from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware.arrays import Machine
 from mohamjax.mapping.accesses import Counting
-from mohamjax.mapping.children import table_room
+from mohamjax.mapping.children import room_for
 from mohamjax.mapping.cost import REASONS, Evaluation, evaluate_batch
 from mohamjax.mapping.nest import LayerArrays, Mapping
 
@@ -221,9 +221,8 @@ def explain(
         max_children: children that the tables have room for, see `Counting`; default enough for this mapping.
     """
     if max_children is None:
-        # More children than the machine has are rejected in any case.
-        children = np.prod(np.asarray(mapping.spatial, float), axis=(0, 2))
-        max_children = table_room(np.minimum(children, np.prod(np.asarray(machine.fanout), axis=-1)).max())
+        # A level may have more children than its own fanout, if levels above it have fewer than theirs.
+        max_children = room_for(mapping.spatial, machine.mac_instances)
     levels = int(np.sum(np.asarray(machine.level_mask)))
     names = [f"level {i}" for i in range(levels)] if level_names is None else list(level_names)
     result = _evaluate(layer, mapping, machine, Counting(links=links, max_children=max_children))

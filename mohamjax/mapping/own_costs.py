@@ -22,7 +22,7 @@ from mohamjax.hardware import (
     fits,
     template_arrays,
 )
-from mohamjax.mapping.children import MAX_CHILDREN, table_room
+from mohamjax.mapping.children import MAX_CHILDREN, room_for
 from mohamjax.mapping.cost import REASONS, offchip_bytes
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping, leading_axes
 from mohamjax.mapping.padding import MOST_PADDED
@@ -218,9 +218,7 @@ def _room(spatial: Array, template: TemplateArrays) -> int:
     double = template.machine.capacity.dtype == jnp.float64
     if not (np.any(template.sized) or need_children(np.asarray(spatial) > 1, double=double).any()):
         return 0
-    # More children than the template has are invalid in any case.
-    children = np.prod(np.asarray(spatial, float), axis=(-3, -1)).max(initial=1)
-    return table_room(min(children, np.prod(np.asarray(template.machine.fanout), axis=-1).max()))
+    return room_for(spatial, np.prod(np.asarray(template.machine.fanout), axis=-1).max())
 
 
 @functools.partial(jax.jit, static_argnames=("max_children", "block_size"))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mohamjax.dims import P, Q, R, S
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
 from mohamjax.mapping.accesses import AccessCounts, Counting, count_accesses, outermost
-from mohamjax.mapping.children import MAX_CHILDREN, table_room
+from mohamjax.mapping.children import MAX_CHILDREN, room_for
 from mohamjax.mapping.cost import (
     BLOCK,
     CycleCounts,
@@ -246,16 +246,15 @@ def tabulate_sets(
     needs = np.full(lead, fixed) | need_children(mapping.spatial > 1, double=double)
     if whole:
         needs |= np.asarray(templates.sized)[:, None]
-    # More children than the template has are invalid in any case.
+    needs &= exists
     most = np.prod(templates.machine.fanout, axis=-1).max(axis=-1)
-    children = np.minimum(np.prod(mapping.spatial, axis=(-3, -1), dtype=float).max(axis=-1), most[:, None])
-    largest = table_room(np.max(children, initial=1, where=exists & needs))
+    largest = room_for(mapping.spatial[needs], most[np.nonzero(needs)[0]])
     columns: dict[str, Any] = {
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
     }
     # Every entry goes through the program that it needs itself, whatever the others need.
-    for room, entries in ((0, exists & ~needs), (largest, exists & needs)):
+    for room, entries in ((0, exists & ~needs), (largest, needs)):
         which, entry = np.nonzero(entries)
         # The last batch is filled up with repetitions.
         batches = np.resize(np.arange(len(which)), (-(-len(which) // _BATCH), _BATCH))
