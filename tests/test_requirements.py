@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +30,7 @@ from mohamjax.mapping import stacked_layers, tabulate
 from mohamjax.problem import DesignProblem, Requirements, load_requirements, resolve
 from mohamjax.problem import requirements as demands
 from mohamjax.problem import resolved as requirements
+from mohamjax.problem.design_problem import _cover
 from mohamjax.problem.requirements import FixedChiplet, Pin, requirements_from_dict
 from mohamjax.problem.resolved import CLOSED, FREE, Reached
 from mohamjax.search import operators
@@ -544,6 +546,22 @@ def test_bad_requirements_are_one_line(networks, tmp_path, capsys, word):
     assert search(networks, tmp_path / "out", *known, *demand(tmp_path, **content)) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and named in said[0]
+
+
+@pytest.mark.parametrize(("room", "chosen"), [(1, None), (2, [1, 2]), (3, [0, 1, 2])])
+def test_a_package_with_little_room_gets_as_few_chiplets_as_run_every_layer(room, chosen):
+    """The template that runs most layers is the greedy choice, but none of the fewest that run all together."""
+    able = np.zeros((6, 3), bool)
+    for template, layers in enumerate(([0, 1, 2, 3], [0, 1, 4], [2, 3, 5])):
+        able[layers, template] = True
+    open_package = {"tiles": np.full(4, FREE), "fixed": np.array([], int), "free": np.arange(4), "file": ""}
+    resolved = SimpleNamespace(most=np.full(4, room), **open_package)
+    if chosen is None:
+        with pytest.raises(InputError, match="it takes 2 chiplets to run every layer, there may be 1; allow 2"):
+            _cover(able, resolved)
+    else:
+        cover = _cover(able, resolved)
+        assert sorted(cover[cover >= 0]) == chosen
 
 
 def test_the_documented_example_is_read(tmp_path):

@@ -29,7 +29,7 @@ def refused(path, *words, **keywords):
     with pytest.raises(InputError) as caught:
         read_network(path, warn=lambda line: None, **keywords)
     text = str(caught.value)
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 60  # seconds on slow machines, hours if sizes were not bounded
     assert text.startswith(str(path)), text
     assert "\n" not in text
     assert caught.value.remedy, text
@@ -530,7 +530,8 @@ def test_batch_must_be_positive(tmp_path, batch):
     [
         ({"z": (2, 4)}, "not there"),
         ({"xx": (2, 4)}, "'x'"),
-        ({"x": (2, 0)}, "positive"),
+        ({"x": (0, 4)}, "positive"),
+        ({"x": (2, -1)}, "positive"),
         ({"x": (2, "a")}, "positive"),
         ({"x": 3}, "positive"),
         ({"x": (2, 4, 1)}, "axes"),

@@ -5,7 +5,6 @@ import csv
 import pathlib
 import subprocess
 import sys
-import time
 
 import onnx
 import pytest
@@ -60,9 +59,7 @@ def test_zoo_model_has_the_golden_layers(stem):
         for row in csv.DictReader(stream):
             want[converted(row)] += int(row["count"])
     warnings = []
-    start = time.perf_counter()
     network = read_network(path, warn=warnings.append)
-    seconds = time.perf_counter() - start
     got = collections.Counter(
         (x.type, *x.shape.bounds, x.shape.stride, x.shape.dilation, x.macs) for x in network.layers
     )
@@ -73,7 +70,6 @@ def test_zoo_model_has_the_golden_layers(stem):
     assert len({(x.type, x.shape) for x in network.layers}) == int(index["unique_layers"])
     assert network.name == stem
     assert warnings == []
-    assert seconds < 2.0
     for i, layer in enumerate(network.layers):
         assert all(0 <= p < i for p in layer.predecessors)
         assert layer.word_bits == 32

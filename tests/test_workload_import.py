@@ -257,6 +257,23 @@ def test_products_of_constants_are_no_layers(tmp_path):
     assert len(warnings) == 1 and "ahead of time" in warnings[0]
 
 
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose", "LSTM"])
+def test_other_products_of_constants_keep_their_shape(tmp_path, op):
+    """The shape of what they make gives the layer behind it its size."""
+    if op == "LSTM":
+        first = [node("LSTM", ["c", "k", "r"], ["t"], hidden_size=4), node("Reshape", "t s", "u")]
+        weights = [weight("c", (3, 16, 6)), weight("k", (1, 16, 6)), weight("r", (1, 16, 4))]
+        weights += [const("s", np.array([48, 4]))]
+    else:
+        first, weights = [node(op, "c k", "u")], [weight("c", (1, 3, 8, 8)), weight("k", (3, 3, 3, 3))]
+    rows = {"Conv": 6 * 3, "ConvTranspose": 10 * 3, "LSTM": 48}[op]
+    width = {"Conv": 6, "ConvTranspose": 10, "LSTM": 4}[op]
+    nodes = [*first, node("MatMul", "u x", "y", "fc")]
+    network, warnings = read(tmp_path, model(nodes, [info("x", (width, 5))], ["y"], weights))
+    assert brief(network) == [("fc", {"N": 5, "K": rows, "C": width})]
+    assert len(warnings) == 1 and "1 products of constants" in warnings[0]
+
+
 # -------------------------------------------------------------------------------- recurrent layers, attention
 
 
@@ -591,8 +608,12 @@ def test_shapes_constants_and_embeddings_are_no_dependencies(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "through", ["Identity", "Transpose", "Reshape", "Cast", "ConstantOfShape", "DequantizeLinear", "Constant", "Slice"]
-)
+    "through",
+    [
+        "Identity", "Transpose", "Reshape", "Cast", "CastLike", "ConstantOfShape", "DequantizeLinear", "Constant",
+        "Slice", "EyeLike",
+    ],
+)  # fmt: skip
 def test_weights_through_other_operators(tmp_path, through):
     size = (6, 4)
     made = {
@@ -600,6 +621,8 @@ def test_weights_through_other_operators(tmp_path, through):
         "Transpose": ([node("Transpose", "v", "w")], [weight("v", size[::-1])]),
         "Reshape": ([node("Reshape", "v s", "w")], [weight("v", (24,)), const("s", np.array([6, -1]))]),
         "Cast": ([node("Cast", "v", "w", to=FLOAT)], [weight("v", size, TensorProto.FLOAT16)]),
+        "CastLike": ([node("CastLike", "v x", "w")], [weight("v", size, TensorProto.FLOAT16)]),
+        "EyeLike": ([node("MatMul", "x v", "p", "p"), node("EyeLike", "p", "w")], [weight("v", (6, 4))]),
         "ConstantOfShape": ([node("ConstantOfShape", "s", "w")], [const("s", np.array(size))]),
         "DequantizeLinear": (
             [node("DequantizeLinear", "v s", "w")],
@@ -612,8 +635,22 @@ def test_weights_through_other_operators(tmp_path, through):
         ),
     }
     nodes, weights = made[through]
-    network = single(tmp_path, [*nodes, node("MatMul", "x w", "y")], [info("x", (5, 6))], weights)
-    assert brief(network) == [("fc", {"N": 5, "K": 4, "C": 6})]
+    rows = 6 if through == "EyeLike" else 5
+    network = single(tmp_path, [*nodes, node("MatMul", "x w", "y")], [info("x", (rows, 6))], weights)
+    assert brief(network)[-1] == ("fc", {"N": rows, "K": 4, "C": 6})
+    assert network.layers[-1].predecessors == ()
+
+
+@pytest.mark.parametrize("op", ["CastLike", "RandomNormalLike", "RandomUniformLike", "EyeLike"])
+def test_what_gives_only_a_type_or_shape_is_no_dependency(tmp_path, op):
+    nodes = [
+        node("MatMul", "x w", "a", "a"),
+        node(op, "z a" if op == "CastLike" else "a", "b"),
+        node("MatMul", "b x", "y", "b"),
+    ]
+    network = single(tmp_path, nodes, [info("x", (6, 6)), info("z", (6, 6))], [weight("w", (6, 6))])
+    assert edges(network) == {"a": set(), "b": set()}
+    assert network.layers[1].type == ("fc" if op == "EyeLike" else "bmm")  # random numbers are no weights
 
 
 def test_initialisers_among_the_inputs_are_weights_before_ir_4(tmp_path):
@@ -632,7 +669,7 @@ def test_parameters_among_the_inputs_are_weights(tmp_path):
         info("z", (2, 7, 4)),
         info("fc.weight", (4, 5)),
     ]
-    network, warnings = read(tmp_path, model(nodes, inputs, ["y"]), batch=1)
+    network, warnings = read(tmp_path, model(nodes, inputs, ["y"]), batch=2)
     assert brief(network)[1] == ("fc", {"N": 14, "K": 5, "C": 4})
     assert len(warnings) == 1 and "conv1.weight" in warnings[0]
 
@@ -861,8 +898,13 @@ def test_a_symbolic_batch_is_one_with_one_warning(tmp_path, symbol):
 
 
 @pytest.mark.parametrize(
-    "shape", [("batch", "seq", 4), ("seq_len", 4), (1, None, 4), ("batch", "s1", 4), ("height", 2, 4)]
-)
+    "shape",
+    [
+        ("batch", "seq", 4), ("seq_len", 4), (1, None, 4), ("batch", "s1", 4), ("height", 2, 4),
+        ("B", "N", 4), ("batch", "n", 4), ("N", "batch", 4), ("s0", "N", 4), (None, "batch", 4),
+        ("batch", "batches", 4),
+    ],
+)  # fmt: skip
 def test_other_symbolic_sizes_are_errors_that_name_the_argument(tmp_path, shape):
     proto = model([node("MatMul", "x w", "y")], [info("x", shape)], ["y"], [weight("w", (4, 5))])
     with pytest.raises(InputError, match=r"argument `shapes\[x\]=") as caught:
@@ -884,6 +926,27 @@ def test_a_leading_symbol_that_stands_elsewhere_is_no_batch(tmp_path):
     inputs = [info("x", ("s0", 4)), info("m", ("s1", "s0"))]
     nodes = [node("MatMul", "m x", "a"), node("MatMul", "a w", "y")]
     with pytest.raises(InputError, match="symbolic size 's0'"):
+        read(tmp_path, model(nodes, inputs, ["y"], [weight("w", (4, 5))]))
+
+
+@pytest.mark.parametrize("symbol", ["audio_samples", None])
+def test_the_only_axis_of_an_input_is_a_batch_only_beside_samples(tmp_path, symbol):
+    nodes = [node("Unsqueeze", "x ends", "u"), node("Conv", "u w", "y")]
+    constants = [weight("w", (8, 1, 10)), const("ends", np.array([0, 1]))]
+    proto = model(nodes, [info("x", (symbol,))], ["y"], constants)
+    with pytest.raises(InputError, match=r"argument `shapes\[x\]=d`"):
+        read(tmp_path, proto)
+    nodes = [node("Gather", "table x", "u"), node("MatMul", "u z", "y")]
+    inputs = [info("x", (symbol,), INT64), info("z", ("batch", 4, 2))]
+    network, _ = read(tmp_path, model(nodes, inputs, ["y"], [weight("table", (9, 4))]), batch=3)
+    assert brief(network) == [("bmm", {"N": 3, "C": 4, "K": 6})]
+
+
+def test_a_batch_letter_that_is_another_axis_elsewhere_is_no_batch(tmp_path):
+    """N counts points where B is the batch, so it is none in an input that starts with it either."""
+    inputs = [info("x", ("B", "N", 4)), info("z", ("N", 4))]
+    nodes = [node("Add", "x z", "a"), node("MatMul", "a w", "y")]
+    with pytest.raises(InputError, match=r"symbolic size 'N'"):
         read(tmp_path, model(nodes, inputs, ["y"], [weight("w", (4, 5))]))
 
 
@@ -926,6 +989,42 @@ def test_a_batch_of_a_graph_warns_where_only_another_input_starts_with_it(tmp_pa
     assert network.layers[0].shape.N == 1
     why = "the first axis of input 'x' is fixed at 1, that of input 'w' at 4"
     assert len(warnings) == 1 and f"a batch of 4 has no effect: {why}; export" in warnings[0]
+
+
+@pytest.mark.parametrize("symbol", ["batch", "s0"])
+@pytest.mark.parametrize("given", [1, 2, 4])
+def test_a_batch_beside_a_shape_of_the_user(tmp_path, symbol, given):
+    """A shape for one sample is multiplied whatever the axis is called; one for other than the batch warns."""
+    proto = model([node("MatMul", "x w", "y")], [info("x", (symbol, 4))], ["y"], [weight("w", (4, 5))])
+    network, warnings = read(tmp_path, proto, batch=4, shapes={"x": (given, 4)})
+    assert (2 if given == 2 else 4) == network.layers[0].shape.N
+    told = "a batch of 4 has no effect: the first axis of input 'x' is fixed at 2; give it a shape of 1 or 4 samples"
+    assert len(warnings) == (given == 2) and all(told in line for line in warnings)
+
+
+def test_a_batch_that_is_not_the_first_axis(tmp_path):
+    proto = model([node("MatMul", "x w", "y")], [info("x", ("seq", "batch", 4))], ["y"], [weight("w", (4, 5))])
+    network, warnings = read(tmp_path, proto, batch=3, shapes={"x": (7, 3, 4)})
+    assert network.layers[0].shape.N == 21 and warnings == []
+
+
+@pytest.mark.parametrize("batch", [None, 1, 4])
+def test_a_symbolic_batch_beside_a_fixed_one_warns(tmp_path, batch):
+    inputs = [info("x", ("batch", 4)), info("z", (1, 4))]
+    nodes = [node("MatMul", "x w", "a"), node("MatMul", "z w", "b"), node("Add", "a b", "y")]
+    network, warnings = read(tmp_path, model(nodes, inputs, ["y"], [weight("w", (4, 5))]), batch=batch)
+    assert [layer.shape.N for layer in network.layers] == [batch or 1, 1]
+    told = "a batch of 4 does not reach every input: the first axis of input 'z' is fixed at 1"
+    assert [told in line for line in warnings] == {None: [False], 1: [], 4: [True]}[batch]
+
+
+@pytest.mark.parametrize("stated", ["past", 0])
+def test_an_empty_cache_adds_no_keys(tmp_path, stated):
+    nodes = [node("Concat", "past k", "all", axis=2), node("MatMul", "q all", "y")]
+    inputs = [info("past", (1, 2, stated, 8)), info("k", (1, 2, 4, 8)), info("q", (1, 2, 5, 4))]
+    shapes = {"past": (1, 2, 0, 8)} if stated else None
+    network, _ = read(tmp_path, model(nodes, inputs, ["y"]), shapes=shapes)
+    assert brief(network) == [("bmm", {"G": 2, "N": 5, "K": 8, "C": 4})]
 
 
 def test_unused_inputs_need_no_shape(tmp_path):
@@ -1093,6 +1192,29 @@ def test_loop_that_ends_by_its_condition(tmp_path):
     assert len(network.layers) == 4
 
 
+def test_iterations_wait_for_the_conditions_before_them(tmp_path):
+    """Whether a layer of a later iteration runs is known only then, even if it reads nothing of an earlier one."""
+    body = loop_body(
+        [
+            node("Gemm", "h w", "h2", "step"),
+            node("ReduceSum", "h2", "sum", keepdims=0),
+            node("Greater", "sum zero", "go"),
+            node("Gemm", "x w", "own", "own"),
+        ],
+        [info("h", None)],
+        [info("h2", None), info("own", None)],
+    )
+    nodes = [node("Loop", ["n", "", "x"], ["last", "all"], "l", body=body), node("Identity", "all", "y")]
+    weights = [const("n", np.int64(3)), const("zero", np.float32(0)), weight("w", (4, 4))]
+    network, warnings = read(tmp_path, model(nodes, [info("x", (2, 4))], ["y"], weights))
+    assert edges(network) == {
+        "l.0/step": set(), "l.0/own": set(),
+        "l.1/step": {"l.0/step"}, "l.1/own": {"l.0/step"},
+        "l.2/step": {"l.1/step"}, "l.2/own": {"l.1/step"},
+    }  # fmt: skip
+    assert len(warnings) == 1
+
+
 @pytest.mark.parametrize("trips", ["data", 10**9])
 def test_loop_that_cannot_be_unrolled(tmp_path, trips):
     body = loop_body(
@@ -1168,6 +1290,27 @@ def test_a_scan_that_does_not_unroll_knows_no_last_value_of_a_state(tmp_path):
     assert network.layers[0].shape.macs == 5 * 16
     with pytest.raises(InputError, match="after"):
         single(tmp_path, nodes, [info("x", (100_000, 4)), info("h", (4, 4))], weights)
+
+
+def test_a_scan_that_is_passed_over_keeps_its_shapes(tmp_path):
+    body = helper.make_graph(
+        [node("Gemm", "t w", "h2", "step"), node("Identity", "h2", "out")],
+        "body",
+        [info("h", None), info("t", None)],
+        [info("h2", None), info("out", None)],
+    )
+    nodes = [
+        node("Scan", "h0 x", "last all", "scan", body=body, num_scan_inputs=1),
+        node("MatMul", "all v", "y", "after"),
+        node("MatMul", "last v", "z", "end"),
+    ]
+    inputs = [info("h0", (2, 5)), info("x", (20_000, 2, 4))]
+    proto = model(nodes, inputs, ["y", "z"], [weight("w", (4, 5)), weight("v", (5, 3))])
+    with pytest.raises(InputError, match=r"'scan' \(Scan\).*20,000"):
+        read(tmp_path, proto)
+    network, warnings = read(tmp_path, proto, skip_unknown=True)
+    assert brief(network) == [("fc", {"N": 40_000, "K": 3, "C": 5}), ("fc", {"N": 2, "K": 3, "C": 5})]
+    assert len(warnings) == 1
 
 
 @pytest.mark.parametrize("attributes", [{}, {"noop_with_empty_axes": 1}])
@@ -1258,6 +1401,24 @@ def test_unknown_operators_pass_dependencies_on_if_wanted(tmp_path):
     network, warnings = read(tmp_path, proto, skip_unknown=True)
     assert edges(network) == {"a": set(), "b": {"a"}}
     assert len(warnings) == 1 and "'trick'" in warnings[0]
+
+
+def test_an_unknown_operator_over_constants_makes_a_weight(tmp_path):
+    nodes = [node("Magic", "w s", "m", "trick", domain="acme"), node("MatMul", "x m", "y")]
+    proto = model(nodes, [info("x", (2, 4))], ["y"], [weight("w", (4, 5)), weight("s", (5,))], domains=("acme",))
+    network, _ = read(tmp_path, proto, skip_unknown=True)
+    assert [layer.type for layer in network.layers] == ["fc"]
+
+
+@pytest.mark.parametrize("op", ["SwiGLU", "LinearAttention", "CausalConvWithState"])
+def test_operators_of_newer_operator_sets(tmp_path, op):
+    """One is element-wise; the others are no layers, with a warning, like those of ONNX Runtime."""
+    operands = "a a a" if op == "LinearAttention" else "a a"
+    nodes = [node("MatMul", "x w", "a", "a"), node(op, operands, "b"), node("MatMul", "b w", "y", "b")]
+    proto = model(nodes, [info("x", (2, 4))], ["y"], [weight("w", (4, 4))], opset=28)
+    network, warnings = read(tmp_path, proto, shapes={} if op == "SwiGLU" else {"b": (2, 4)})
+    assert edges(network) == {"a": set(), "b": {"a"}}
+    assert [f"{op} does multiply-accumulates" in line for line in warnings] == ([] if op == "SwiGLU" else [True])
 
 
 def test_products_that_are_not_modelled_warn(tmp_path):

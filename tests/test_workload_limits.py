@@ -18,7 +18,7 @@ from workload_models import BOOL, INT64, brief, const, info, model, node, save, 
 from mohamjax.errors import InputError
 from mohamjax.workload import load_scenario, read_network
 
-SECONDS = 10
+SECONDS = 60  # some on a usual machine; hours where work is not bounded
 MEGABYTES = 600
 
 

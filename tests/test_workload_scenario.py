@@ -1,5 +1,6 @@
 """Scenarios: YAML lists of networks, several ONNX files, and invalid ones."""
 
+import argparse
 import errno
 import itertools
 import os
@@ -13,6 +14,7 @@ from workload_models import info, model, node, save, weight
 
 from mohamjax import cli
 from mohamjax.cli import main
+from mohamjax.cli.options import shape
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageForm
 from mohamjax.workload import load_scenario, networks_by_scenario, packaged_names
@@ -78,6 +80,21 @@ def test_keywords_reach_the_networks_that_have_the_tensor(nets):
         load_scenario(files, shapes={"imge": (7, 4)})
 
 
+def test_a_shape_of_the_command_line_may_be_empty_after_its_first_size():
+    assert shape("past=1,2,0,8") == ("past", (1, 2, 0, 8))
+    for text in ("past=0,2", "past=1,-1", "past=", "=1"):
+        with pytest.raises(argparse.ArgumentTypeError, match="positive sizes"):
+            shape(text)
+
+
+def test_names_that_are_no_text_do_not_hide_a_mistake(nets):
+    """A tensor whose name is no UTF-8 cannot be given a shape, but a wrong name still gets its one line."""
+    proto = model([node("MatMul", "img w", "qqq")], [info("img", ("seq", 4))], ["qqq"], [weight("w", (4, 6))])
+    path = save(nets, proto.SerializeToString().replace(b"qqq", b"q\xffq"))
+    with pytest.raises(InputError, match="did you mean 'img'"):
+        load_scenario(path, shapes={"imge": (7, 4)})
+
+
 def test_the_same_file_twice_has_two_names(nets):
     file = str(nets / "nets/a.onnx")
     application = load_scenario([file, file], batch=1)
@@ -106,6 +123,11 @@ def test_shapes_may_be_text(nets):
         ("netwoks:\n  - file: nets/a.onnx\n", ["netwoks", "did you mean 'networks'?"]),
         ("networks:\n  - file: nets/a.onnx\n    copys: 2\n", ["networks[0].copys", "did you mean 'copies'?"]),
         ("networks:\n  - file: nets/a.onnx\n    colour: red\n", ["networks[0].colour", "known keys"]),
+        (
+            "networks:\n  - {file: nets/a.onnx, shapes: {x: '1,\u00b2'}}\n",
+            ["networks[0].shapes.x[1]", "a whole number"],
+        ),
+        (f"networks:\n  - {{file: nets/a.onnx, shapes: {{x: '1,{'7' * 5000}'}}}}\n", ["networks[0].shapes.x[1]"]),
         ("networks: []\n", ["networks", "is empty", "at least one"]),
         ("name: x\n", ["networks", "is missing"]),
         ("networks: nets/a.onnx\n", ["networks", "expected a list"]),

@@ -126,8 +126,8 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
         sizes = tuple(int(d) for d in dims.split(","))
     except ValueError:
         sizes = ()
-    if not name or not sizes or min(sizes) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=d,d,... with positive sizes")
+    if not name or not sizes or sizes[0] < 1 or min(sizes) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=d,d,... with positive sizes (0 only after the first)")
     return name, sizes
 
 

@@ -474,20 +474,27 @@ def assignable(
 
 
 def _cover(able: np.ndarray, resolved: ResolvedRequirements) -> np.ndarray:
-    """`[S]` int32, fixed chiplets and few others (chosen greedily) that together run every layer; -1 where empty.
+    """`[S]` int32, fixed chiplets and few others that together run every layer; -1 where empty.
+
+    The others are chosen greedily, and are as few as possible where that takes more than there may be.
 
     Args:
         able: `[layers, T]` bool, at least one true in every row.
         resolved: the tiles, and how many chiplets there may be.
     """
     cover = np.where(resolved.tiles >= 0, resolved.tiles, -1).astype(np.int32)
-    lonely = ~able[:, cover[resolved.fixed]].any(axis=1)
-    added = []
+    open_rows = able[~able[:, cover[resolved.fixed]].any(axis=1)]
+    lonely, added = np.ones(len(open_rows), bool), []
     while lonely.any():
-        added.append(int(np.argmax(able[lonely].sum(axis=0))))
-        lonely &= ~able[:, added[-1]]
-    needed, room = len(resolved.fixed) + len(added), min(resolved.most[-1] - len(resolved.fixed), len(resolved.free))
+        added.append(int(np.argmax(open_rows[lonely].sum(axis=0))))
+        lonely &= ~open_rows[:, added[-1]]
+    room = min(resolved.most[-1] - len(resolved.fixed), len(resolved.free))
     if len(added) > room:
+        rows = np.unique(open_rows, axis=0)
+        fewer = (_cover_of(rows, most) for most in range(1, len(added)))
+        added = next((found for found in fewer if found is not None), added)
+    if len(added) > room:
+        needed = len(resolved.fixed) + len(added)
         raise InputError(
             f"it takes {needed} chiplets to run every layer, there may be {len(resolved.fixed) + room}",
             file=resolved.file or None,
@@ -496,6 +503,19 @@ def _cover(able: np.ndarray, resolved: ResolvedRequirements) -> np.ndarray:
         )
     cover[resolved.free[: len(added)]] = added
     return cover
+
+
+def _cover_of(able: np.ndarray, most: int) -> list[int] | None:
+    """At most `most` templates that together run every layer of `[layers, T]` bool, None if there are none."""
+    if not len(able):
+        return []
+    # One of the templates that run the most demanding layer is among them.
+    hardest = able[np.argmin(able.sum(axis=1))]
+    for template in np.flatnonzero(hardest) if most else ():
+        rest = _cover_of(able[~able[:, template]], most - 1)
+        if rest is not None:
+            return [int(template), *rest]
+    return None
 
 
 def _most(max_chiplets: int | None, tiles: int) -> int:

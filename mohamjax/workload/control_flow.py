@@ -198,13 +198,16 @@ def _unroll(
         values = [_constant(i), _constant(True, BOOL), *carried]
         for name, value in zip(body.inputs, values, strict=False):
             inner.tensors[name] = value
-        made = walk.run_graph(body, inner)
+        first = len(walk.layers)
+        made = walk.run_after(control, body, inner)
         going = _single(made[0])
         if going is None and trips is None:
             walk.drop_layers(mark)
             return None
         if going is None:
-            control |= walk.union([made[0]])
+            deciding = walk.union([made[0]])
+            # Layers of this iteration wait for those before it already: else dependencies would grow quadratically.
+            control = deciding if any(p >= first for p in deciding) else control | deciding
             if walk.has_layers(body):
                 walk.warn(f"{walk.label(node, scope)}: its end depends on data; all {trips} iterations are counted")
         carried = list(made[1 : 1 + len(carried)])
@@ -268,42 +271,57 @@ def _scan(
     else:
         axes = _list_of(attributes, "scan_input_axes") or axes
     slices, length = _slices(walk, operands[states:], axes)
-    steps = None if length is None or batch is None else length * batch
-    runs = (batch or 1, length or 0)
-    if steps is None or steps > MAX_TRIPS or steps * (len(body.nodes) + 1) > 2 * MAX_UNROLLED:
-        if walk.has_layers(body):
-            many = "unknown" if steps is None else f"{steps:,}"
-            message = f"its length ({many}) does not unroll and there are layers in its body"
-            return _refused(walk, node, scope, inputs, message)
-        # One step stands for all, so that no value of a state may be taken for its last one.
-        known = [None if t is None else dataclasses.replace(t, data=None, elements=None) for t in operands[:states]]
-        operands = [*known, *operands[states:]]
-        runs = (1, 1)
     out_axes = _list_of(attributes, "scan_output_axes") or [0] * (len(body.outputs) - states)
     label = walk.label(node, scope)
-    parts: list[list[Tensor]] = []
-    for b in range(runs[0]):
-        before = prefix(scope, node, "." + (f"{b}." if runs[0] > 1 else ""))
-        state = list(operands[:states])
-        gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - states)]
-        for i in range(runs[1]):
-            inner = scope.inner(body.hints, f"{before}{i}/")
-            # The slices of two steps differ in their values: each step gets tensors of its own.
-            own = [None if t is None else dataclasses.replace(t) for t in slices]
-            for name, value in zip(body.inputs, [*state, *own], strict=False):
-                inner.tensors[name] = value
-            made = walk.run_graph(body, inner)
-            state = list(made[:states])
-            walk.budget.gather(len(gathered))
-            for bucket, value in zip(gathered, made[states:], strict=True):
-                bucket.append(value)
-        out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
-        for bucket, axis in zip(gathered, out_axes, strict=True):
-            out.append(_stacked(walk, bucket, length, frozenset(), label, axis))
-        parts.append(out)
-    if not batched:
-        return parts[0]
-    return [_stacked(walk, list(bucket), batch, frozenset(), label) for bucket in zip(*parts, strict=True)]
+
+    def run(initial: Sequence[Tensor | None], batches: int, steps: int) -> list[Tensor]:
+        parts: list[list[Tensor]] = []
+        for b in range(batches):
+            before = prefix(scope, node, "." + (f"{b}." if batches > 1 else ""))
+            state, gathered = _scan_steps(walk, scope, body, initial, slices, before, steps)
+            out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
+            for bucket, axis in zip(gathered, out_axes, strict=True):
+                out.append(_stacked(walk, bucket, length, frozenset(), label, axis))
+            parts.append(out)
+        if not batched:
+            return parts[0]
+        return [_stacked(walk, list(bucket), batch, frozenset(), label) for bucket in zip(*parts, strict=True)]
+
+    steps = None if length is None or batch is None else length * batch
+    if steps is not None and steps <= MAX_TRIPS and steps * (len(body.nodes) + 1) <= 2 * MAX_UNROLLED:
+        return run(operands[:states], batch or 1, length or 0)
+    # One step stands for all, so that no value of a state may be taken for its last one.
+    known = [None if t is None else dataclasses.replace(t, data=None, elements=None) for t in operands[:states]]
+    if walk.has_layers(body):
+        many = "unknown" if steps is None else f"{steps:,}"
+        message = f"its length ({many}) does not unroll and there are layers in its body"
+        return _refused(walk, node, scope, inputs, message, lambda: run(known, 1, 1))
+    return run(known, 1, 1)
+
+
+def _scan_steps(
+    walk: Walk,
+    scope: Scope,
+    body: GraphPlan,
+    state: Sequence[Tensor | None],
+    slices: Sequence[Tensor | None],
+    before: str,
+    steps: int,
+) -> tuple[Sequence[Tensor | None], list[list[Tensor]]]:
+    """Runs the body of a Scan step by step; returns the last state, and what all steps made for each other output."""
+    gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - len(state))]
+    for i in range(steps):
+        inner = scope.inner(body.hints, f"{before}{i}/")
+        # The slices of two steps differ in their values: each step gets tensors of its own.
+        own = [None if t is None else dataclasses.replace(t) for t in slices]
+        for name, value in zip(body.inputs, [*state, *own], strict=False):
+            inner.tensors[name] = value
+        made = walk.run_graph(body, inner)
+        state = list(made[: len(state)])
+        walk.budget.gather(len(gathered))
+        for bucket, value in zip(gathered, made[len(state) :], strict=True):
+            bucket.append(value)
+    return state, gathered
 
 
 @control("SequenceMap")

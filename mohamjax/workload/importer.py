@@ -29,13 +29,12 @@ LAYER_COLUMNS = (
 )  # fmt: skip
 """Columns of a layer list (docs/formats.md)."""
 
-_NAMED_BATCH = re.compile(r"batch|^(n|b|bs|bsz|mb|nb)$", re.IGNORECASE)
+_NAMED_BATCH = re.compile(r"batch|^(bs|bsz|mb|nb)$", re.IGNORECASE)
+_BATCH_LETTER = re.compile(r"^[nb]$", re.IGNORECASE)
 _NO_BATCH = re.compile(
     r"seq|len|height|width|^h$|^w$|^t$|^l$|^s$|^c$|time|step|tok|past|frame|chan|feat|hidden|head|point|node|edge|row|col|dim_?[1-9]",
     re.IGNORECASE,
 )
-
-
 _NAMED_WEIGHT = re.compile(r"(^|[./])(weights?|kernel)(:\d+)?$", re.IGNORECASE)
 
 
@@ -124,7 +123,8 @@ def tensor_names(path: str | os.PathLike[str]) -> frozenset[str]:
     """
     graph = load_model(path).graph
     names = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
-    return frozenset(names.union(*(node.output for node in graph.node)) - {""})
+    names = names.union(*(node.output for node in graph.node)) - {""}
+    return frozenset(name for name in names if isinstance(name, str))  # others are no UTF-8, and bytes
 
 
 def layer_rows(network: Network) -> list[dict[str, object]]:
@@ -157,12 +157,13 @@ def _checked_shapes(shapes: abc.Mapping[str, Sequence[int]], path: object) -> di
             shape = tuple(int(d) for d in sizes)
         except (TypeError, ValueError):
             shape = None
-        if shape is None or len(shape) > MAX_AXES or any(not 1 <= d <= MAX_SIZE for d in shape):
+        # Only an axis after the first may be empty, as that of a cache without keys: no sample is no work.
+        if shape is None or len(shape) > MAX_AXES or any(not 0 <= d <= MAX_SIZE for d in shape) or 0 in shape[:1]:
             raise InputError(
                 f"the argument `shapes` gives it {sizes!r}",
                 file=path,
                 item=f"tensor {name!r}",
-                remedy="give positive integers, as in the argument `shapes[NAME]`",
+                remedy="give positive integers, as in the argument `shapes[NAME]`; 0 only after the first",
             )
         out[str(name)] = shape
     return out
@@ -215,9 +216,9 @@ def _input_tensors(
         for size, d in zip(sizes or (), shape, strict=False):
             if isinstance(size, str) and size:
                 symbols.setdefault(size, d)
-    chosen = _bind_batch(
-        [infos[name] for name in names if name not in walk.shapes and name in used], symbols, batch or 1
-    )
+    stated = {name: _sizes(infos[name]) or [] for name in names if name in used}
+    axes = _batch_axes(stated)
+    chosen = _bind_batch({name: stated[name] for name in axes if name not in walk.shapes}, axes, symbols, batch or 1)
     if chosen and batch is None:
         tell(f"the batch is symbolic ({', '.join(chosen[:3])}): taken as 1; the argument `batch` sets it")
     # Models exported without their parameters name them as inputs.
@@ -233,29 +234,70 @@ def _input_tensors(
         if name in walk.shapes:
             shape = walk.shapes[name]
         elif not sequence and name in used:
-            shape = _resolved(info, shape, symbols, batch or 1, path)
+            shape = _resolved(info, shape, symbols, batch or 1 if axes.get(name) == 0 else None, path)
         why = "" if shape is not None else f"input {name!r} has no shape"
         tensors[name] = Tensor(shape, dtype, const=name in weights, producers=frozenset(), sequence=sequence, why=why)
-    if batch is None or chosen or any(_NAMED_BATCH.search(symbol) for symbol in symbols):
+    if batch is None:
         return tensors, False
-    return tensors, _is_of_one_sample({name: tensors[name] for name in names if name in used}, batch, tell)
+    sizes = _sizes_along_batch({name: t for name, t in tensors.items() if name in used and not t.const}, stated, axes)
+    if chosen:
+        _check_batch_reaches_all(sizes, batch, tell)
+        return tensors, False
+    return tensors, _is_of_one_sample(sizes, batch, walk.shapes, tell)
 
 
-def _is_of_one_sample(inputs: abc.Mapping[str, Tensor], batch: int, tell: Callable[[str], None]) -> bool:
-    """Whether the first axis of every input is 1; warns unless all are 1, or all the batch that is asked for."""
-    first = {name: t.shape[0] for name, t in inputs.items() if t.shape and not t.const}
-    sizes = set(first.values())
-    if sizes in ({1}, {batch}):
-        return sizes == {1}
-    other = next((name for name, d in first.items() if d not in (1, batch)), None)
+def _sizes_along_batch(
+    inputs: abc.Mapping[str, Tensor], stated: abc.Mapping[str, Sequence[int | str]], axes: abc.Mapping[str, int]
+) -> dict[str, int]:
+    """The size of each input along its batch axis; along its first axis where none is symbolic.
+
+    Args:
+        inputs: The inputs; those without axes are left out.
+        stated: Their sizes as the file states them.
+        axes: Their batch axes (`_batch_axes`).
+    """
+    sizes = {name: t.shape[axes.get(name, 0)] or 0 for name, t in inputs.items() if t.shape}
+    # An input that starts with a symbol that is no batch says nothing about the batch, if any other input does.
+    telling = {n: d for n, d in sizes.items() if n in axes or not stated[n] or isinstance(stated[n][0], int)}
+    return telling or sizes
+
+
+def _check_batch_reaches_all(sizes: abc.Mapping[str, int], batch: int, tell: Callable[[str], None]) -> None:
+    """Warns where an input has another batch than the symbolic batch of the others."""
+    other = next((name for name, d in sizes.items() if d != batch), None)
     if other is not None:
-        why = f"the first axis of input {other!r} is fixed at {first[other]}"
-    elif first:
-        one, several = (next(name for name, d in first.items() if d == size) for size in (1, batch))
+        tell(
+            f"a batch of {batch} does not reach every input: the first axis of input {other!r} is fixed at "
+            f"{sizes[other]}; export the model with a symbolic batch for all inputs"
+        )
+
+
+def _is_of_one_sample(
+    sizes: abc.Mapping[str, int], batch: int, given: abc.Container[str], tell: Callable[[str], None]
+) -> bool:
+    """Whether the batch of every input is 1; warns unless all are 1, or all the batch that is asked for.
+
+    Args:
+        sizes: Size of each input along its batch axis.
+        batch: The batch that is asked for.
+        given: Inputs whose shapes the user gave.
+        tell: Takes a warning.
+    """
+    found = set(sizes.values())
+    if found in ({1}, {batch}):
+        return found == {1}
+    other = next((name for name, d in sizes.items() if d not in (1, batch)), None)
+    remedy = "export the model with a batch of 1, or with a symbolic one"
+    if other is not None:
+        why = f"the first axis of input {other!r} is fixed at {sizes[other]}"
+        if other in given:
+            remedy = f"give it a shape of 1 or {batch} samples"
+    elif sizes:
+        one, several = (next(name for name, d in sizes.items() if d == size) for size in (1, batch))
         why = f"the first axis of input {one!r} is fixed at 1, that of input {several!r} at {batch}"
     else:
         why = "no input has an axis"
-    tell(f"a batch of {batch} has no effect: {why}; export the model with a batch of 1, or with a symbolic one")
+    tell(f"a batch of {batch} has no effect: {why}; {remedy}")
     return False
 
 
@@ -275,35 +317,68 @@ def _sizes(info: onnx.ValueInfoProto) -> list[int | str] | None:
     return ["" if isinstance(d, int) and d < m else d for d, m in zip(sizes, least, strict=True)]
 
 
-def _is_batch(symbol: str, axis: int) -> bool:
-    """Whether a symbolic size is a batch: named like one, or on the leading axis and not named like something else."""
+def _batch_rank(symbol: str, axis: int) -> int:
+    """How likely a symbolic size is a batch: 3 by its name, 2 as the leading axis, 1 by its letter, 0 not at all."""
     if re.search(r"[*+/()]", symbol):  # an expression over other symbols
-        return False
+        return 0
     if _NAMED_BATCH.search(symbol):
-        return True
-    return axis == 0 and not _NO_BATCH.search(symbol)
+        return 3
+    letter = bool(_BATCH_LETTER.search(symbol))
+    if axis == 0 and (letter or not _NO_BATCH.search(symbol)):
+        return 2
+    return int(letter)
 
 
-def _bind_batch(infos: Sequence[onnx.ValueInfoProto], symbols: dict[str, int], batch: int) -> list[str]:
+def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]:
+    """The axis of each input that is its batch; inputs without one are left out.
+
+    An input has one batch. A symbol that is another axis of some input is no batch anywhere, unless its name says so.
+
+    Args:
+        inputs: Sizes of each input (`_sizes`).
+    """
+    axes, others = {}, set()
+    for name, sizes in inputs.items():
+        ranks = [_batch_rank(size, axis) if isinstance(size, str) else 0 for axis, size in enumerate(sizes)]
+        at = ranks.index(max(ranks)) if any(ranks) else -1
+        if at >= 0:
+            axes[name] = at
+        named = sizes[at] if at >= 0 and _says_batch(sizes[at]) else None
+        others.update(size for axis, size in enumerate(sizes) if axis != at and size and size != named)
+    several = any(len(inputs[name]) > 1 for name in axes)
+    return {
+        name: at
+        for name, at in axes.items()
+        if inputs[name][at] not in others
+        # The only axis of an input may as well be a length, unless there are samples of several axes beside it.
+        and (several or _says_batch(inputs[name][at]))
+    }
+
+
+def _says_batch(symbol: int | str) -> bool:
+    """Whether a size is a symbol that is named like a batch."""
+    return isinstance(symbol, str) and bool(_NAMED_BATCH.search(symbol) or _BATCH_LETTER.search(symbol))
+
+
+def _bind_batch(
+    inputs: abc.Mapping[str, Sequence[int | str]], axes: abc.Mapping[str, int], symbols: dict[str, int], batch: int
+) -> list[str]:
     """Binds the batch symbols; returns them for the warning, as `input[axis]` where they have no name."""
     chosen: dict[str, None] = {}
-    # A symbol that some later axis has too is no batch, unless its name says so.
-    elsewhere = {size for info in infos for size in (_sizes(info) or ())[1:] if isinstance(size, str) and size}
-    for info in infos:
-        for axis, size in enumerate(_sizes(info) or ()):
-            if not isinstance(size, str) or size in symbols or (size in elsewhere and not _NAMED_BATCH.search(size)):
-                continue
-            if _is_batch(size, axis):
-                if size:
-                    symbols[size] = batch
-                chosen[size or f"{info.name}[{axis}]"] = None
+    for name, sizes in inputs.items():
+        size = str(sizes[axes[name]])
+        if size in symbols:
+            continue
+        chosen[size or f"{name}[{axes[name]}]"] = None
+        if size:
+            symbols[size] = batch
     return list(chosen)
 
 
 def _resolved(
-    info: onnx.ValueInfoProto, shape: Shape | None, symbols: abc.Mapping[str, int], batch: int, path: object
+    info: onnx.ValueInfoProto, shape: Shape | None, symbols: abc.Mapping[str, int], batch: int | None, path: object
 ) -> Shape:
-    """The input's shape without unknown sizes."""
+    """The input's shape without unknown sizes; `batch` is that of a first axis without a name, if it is one."""
     sizes = _sizes(info)
     if sizes is None or shape is None:
         raise InputError(
@@ -315,9 +390,9 @@ def _resolved(
     out: list[int] = []
     for axis, (size, d) in enumerate(zip(sizes, shape, strict=True)):
         if size == "":
-            d = batch if _is_batch("", axis) else None
+            d = batch if axis == 0 else None
         if d is None:
-            bound = {**symbols, **({"": batch} if sizes[0] == "" else {})}
+            bound = symbols if batch is None else {**symbols, "": batch}
             text = ",".join(
                 str(s) if isinstance(s, int) else str(bound.get(s, "d") if s or i == 0 else "d")
                 for i, s in enumerate(sizes)

@@ -401,7 +401,7 @@ def _entry(form: MemberForm, i: int, path: pathlib.Path) -> _Entry:
         )
     shapes = {
         name: read_form(
-            [int(d) if d.strip().isdigit() else d for d in sizes.replace("x", ",").split(",")], list[Whole],
+            [_number(d) for d in sizes.replace("x", ",").split(",")], list[Whole],
             file=path, where=f"{where}.shapes.{name}",
         ) if isinstance(sizes, str) else sizes
         for name, sizes in (form.shapes or {}).items()
@@ -418,6 +418,14 @@ def _entry(form: MemberForm, i: int, path: pathlib.Path) -> _Entry:
         rate,
         1.0 if form.weight is None else form.weight,
     )
+
+
+def _number(text: str) -> int | str:
+    """The integer that a text says, or else the text itself, which is an error that names it."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def _near_file(target: pathlib.Path) -> str:

@@ -21,7 +21,16 @@ from mohamjax.reader import closest
 from mohamjax.workload.budget import MAX_FOLDED_INTEGERS, Budget
 from mohamjax.workload.layer import Layer, WorkloadShape
 from mohamjax.workload.onnx_file import check_sizes
-from mohamjax.workload.operators import CONTRIB, PURE_RANDOM, QUANTISED_THROUGH, RULES, STANDARD, find_rule, is_layer
+from mohamjax.workload.operators import (
+    CONTRIB,
+    PURE_RANDOM,
+    QUANTISED_THROUGH,
+    RULES,
+    STANDARD,
+    VALUES_FROM_FIRST,
+    find_rule,
+    is_layer,
+)
 from mohamjax.workload.plan import GraphPlan, NodePlan, decode, entries, plan_graph, shortened, static_shape
 from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, MisfitError, Tensor, is_known, show, union
 
@@ -131,6 +140,7 @@ class Walk:
         self._functions = {(f.domain if f.domain != "ai.onnx" else "", f.name, f.overload): f for f in model.functions}
         self._function_plans: dict[tuple[str, str, str], tuple[GraphPlan, dict[str, object]]] = {}
         self.endless: set[int] = set()
+        self._awaited: frozenset[int] = frozenset()
         self._computes: dict[int, bool] = {}
         self.opsets = self._versions(model.opset_import)
         self.plan = plan_graph(model.graph, self.budget)
@@ -212,6 +222,16 @@ class Walk:
             tensor = scope.find(name)
             outputs.append(Tensor(None, producers=frozenset(), const=True) if tensor is None else tensor)
         return outputs
+
+    def run_after(self, layers: frozenset[int], plan: GraphPlan, scope: Scope) -> list[Tensor]:
+        """`run_graph`, where every layer that it adds waits for some others: those that decide whether it runs."""
+        self.budget.spend("dependencies", len(layers))
+        outer = self._awaited
+        self._awaited = outer | layers
+        try:
+            return self.run_graph(plan, scope)
+        finally:
+            self._awaited = outer
 
     def _run_node(self, node: NodePlan, scope: Scope) -> None:
         budget = self.budget
@@ -313,6 +333,9 @@ class Walk:
     def _finish(self, call: Call, outputs: list[Tensor]) -> None:
         """Fills in what follows in the same way for every operator: constness, producers, width, who lost a shape."""
         operands = [t for t in call.inputs if t is not None]
+        first = VALUES_FROM_FIRST.get(call.op)
+        if first or all(is_known(out.shape) for out in outputs):  # an unknown shape depends on the data of its operand
+            operands = operands[:first]
         const = all(t.const for t in operands) and call.op not in PURE_RANDOM
         producers: frozenset[int] | None = None
         why = ""
@@ -327,7 +350,7 @@ class Walk:
             if out.bits is None and operands:
                 if call.op in QUANTISED_THROUGH:
                     out.bits = operands[0].bits
-                elif call.op == "Cast" and const and operands[0].dtype != BOOL:
+                elif call.op in ("Cast", "CastLike") and const and operands[0].dtype != BOOL:
                     narrow = TYPE_BITS.get(operands[0].dtype, 32)
                     out.bits = narrow if narrow <= 8 else operands[0].bits
                 elif const:
@@ -411,6 +434,7 @@ class Walk:
             self._name(base, self._names[base] + 1)
             name = f"{base}_{self._names[base]}"
         self._name(name, 1)
+        producers |= self._awaited
         self.budget.spend("dependencies", len(producers))
         self.layers.append(Layer(name, kind, node.op, shape, word_bits, tuple(sorted(producers))))
         return len(self.layers) - 1
@@ -490,7 +514,7 @@ class Walk:
     def passed(self, node: NodePlan, scope: Scope, inputs: Iterable[Tensor | None]) -> list[Tensor]:
         """Outputs of a node that is passed over, with the first input's shape unless the file states another."""
         operands = [t for t in inputs if t is not None]
-        producers = self.union(operands)
+        producers, const = self.union(operands), bool(operands) and all(t.const for t in operands)
         out = []
         for name in node.outputs:
             shape, dtype, sequence = static_shape(scope.hints.get(name), self.symbols if scope.main else {})
@@ -498,7 +522,7 @@ class Walk:
             if shape is None and first is not None:
                 shape, dtype = first.shape, dtype or first.dtype
             why = "" if is_known(shape) else f"{self.label(node, scope)} is passed over"
-            out.append(Tensor(shape, dtype, producers=producers, why=why, sequence=sequence))
+            out.append(Tensor(shape, dtype, const=const, producers=producers, why=why, sequence=sequence))
         return out
 
     def has_layers(self, plan: GraphPlan, trail: tuple[int, ...] = ()) -> bool:

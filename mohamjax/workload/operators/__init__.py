@@ -18,11 +18,21 @@ from mohamjax.workload.operators.registry import (
     QUANTISED_THROUGH,
     RULES,
     STANDARD,
+    VALUES_FROM_FIRST,
     find_rule,
     is_layer,
 )
 
-__all__ = ["CONTRIB", "PURE_RANDOM", "QUANTISED_THROUGH", "RULES", "STANDARD", "find_rule", "is_layer"]
+__all__ = [
+    "CONTRIB",
+    "PURE_RANDOM",
+    "QUANTISED_THROUGH",
+    "RULES",
+    "STANDARD",
+    "VALUES_FROM_FIRST",
+    "find_rule",
+    "is_layer",
+]
 
 # Importing the families fills the registry.
 _FAMILIES = (attention, constants, contrib, elementwise, movement, products, reductions, sequences, unmodelled, windows)

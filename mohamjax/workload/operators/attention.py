@@ -43,20 +43,22 @@ class _Sizes:
 
 
 def _attend(
-    call: Call, operands: tuple[Tensor, Tensor, Tensor], sizes: _Sizes, others: Sequence[Tensor | None]
-) -> frozenset[int]:
+    call: Call, operands: tuple[Tensor, Tensor, Tensor], sizes: _Sizes, at_past_values: int | None = None
+) -> tuple[frozenset[int], frozenset[int]]:
     """Adds the two products of an attention: scores (queries by keys) and their product with the values.
 
     Args:
-        call: The operator.
+        call: The operator; the scores depend on all its inputs from the fourth on that are no past values.
         operands: Queries, keys and values, which give widths and dependencies.
         sizes: Sizes of both products.
-        others: What else the scores depend on.
+        at_past_values: Position of the values of earlier calls, if they are an input of their own.
 
     Returns:
-        The layer that makes the result, as a set.
+        The layer that makes the scores and the one that makes the result, each as a set.
     """
     q, k, v = operands
+    past_values = call.inputs[at_past_values : at_past_values + 1] if at_past_values is not None else []
+    others = [t for i, t in enumerate(call.inputs[3:], 3) if i != at_past_values]
     bits = max(q.word_bits, k.word_bits)
     every, same_keys, same_values = sizes.batch * sizes.heads, sizes.key_readers, sizes.value_readers
     scores = call.emit(
@@ -71,9 +73,41 @@ def _attend(
         "bmm",
         WorkloadShape(G=every // same_values, N=sizes.queries * same_values, C=sizes.keys, K=sizes.value_channels),
         max(bits, v.word_bits),
-        frozenset((scores,)) | call.producers([v]),
+        frozenset((scores,)) | call.producers([v, *past_values]),
     )
-    return frozenset((context,))
+    return frozenset((scores,)), frozenset((context,))
+
+
+def _check_operands(call: Call, wanted: tuple[int, int], keys: tuple[int, ...], values: tuple[int, ...]) -> None:
+    """Refuses keys and values of the wrong batch or number of heads, and values that are not as many as the keys.
+
+    Args:
+        call: The operator, whose first three inputs are queries, keys and values.
+        wanted: Batch entries, and heads of keys and values.
+        keys: Batch entries, heads and length of the keys.
+        values: The same of the values.
+    """
+    if keys[:2] != wanted or values != keys:
+        q, k, v = (show(call.shape(i)) for i in range(3))
+        raise call.error(f"query {q}, key {k} and value {v} differ in batch, key/value heads or length")
+
+
+def _in_window(call: Call, keys: int, window: int) -> int:
+    """Keys of each query where it sees those in a window alone; warns, because the operator may see others too."""
+    call.warn(f"{call.label}: {call.op} is modelled with its local window only")
+    return min(keys, window)
+
+
+def _unpacked(call: Call, at: int) -> tuple[int, int] | None:
+    """Batch and length of sequences whose tokens stand on one axis: the shape of `token_offset`, which is input `at`.
+
+    Without that shape the result is None, with a warning.
+    """
+    shape = call.shape(at)
+    if shape is not None and is_known(shape) and len(shape) == 2:
+        return shape[0] or 0, shape[1] or 0
+    call.warn(f"{call.label}: the shape of its token_offset is unknown; all tokens count as one sequence")
+    return None
 
 
 def _copies(parts: Sequence[Tensor | None], batch: int, heads: int, size: int) -> int:
@@ -176,8 +210,10 @@ def _attention(call: Call) -> list[Tensor]:
     else:
         batch, heads, queries, size = sq
         kv_heads, keys, key_size, value_size = sk[1], sk[2], sk[3], sv[3]
-    if size != key_size or kv_heads < 1 or heads % kv_heads or sk[0] != batch:
+    if size != key_size or kv_heads < 1 or heads % kv_heads:
         raise call.error(f"channel mismatch: query {show(sq)} and key {show(sk)}")
+    stated = [(s[0], kv_heads, s[1]) if flat else s[:3] for s in (sk, sv)]
+    _check_operands(call, (batch, kv_heads), *stated)
     past = call.shape(4)
     if past is not None and len(past) == 4:
         if past[2] is None:
@@ -194,7 +230,7 @@ def _attention(call: Call) -> list[Tensor]:
         key_readers=heads // kv_heads * _copies([k, past_key], batch, kv_heads, size),
         value_readers=heads // kv_heads * _copies([v, past_value], batch, kv_heads, value_size),
     )
-    made = _attend(call, (q, k, v), sizes, call.inputs[3:])
+    scores, made = _attend(call, (q, k, v), sizes, at_past_values=5)
     shape = (batch, queries, heads * value_size) if flat else (batch, heads, queries, value_size)
     present = [
         Tensor((batch, kv_heads, keys, s), t.dtype, producers=call.producers([t, p]))
@@ -203,7 +239,7 @@ def _attention(call: Call) -> list[Tensor]:
     return [
         Tensor(shape, q.dtype, producers=made),
         *present,
-        Tensor((batch, heads, queries, keys), q.dtype, producers=made),
+        Tensor((batch, heads, queries, keys), q.dtype, producers=scores),
     ]
 
 
@@ -233,6 +269,8 @@ def _contrib_attention(call: Call) -> list[Tensor]:
     sizes = call.ints_attr("qkv_hidden_sizes") or [sw[1] // 3] * 3
     if len(sizes) != 3 or sum(sizes) != sw[1]:
         raise call.error(f"sizes {sizes} of query, key and value do not add up to the weight's {sw[1]}")
+    if sizes[0] != sizes[1]:
+        raise call.error(f"channel mismatch: a query of {sizes[0]} channels and a key of {sizes[1]}")
     batch, length, width = sx
     dtype = FLOAT if call.op == "QAttention" else x.dtype
     fused = call.emit(
@@ -243,69 +281,77 @@ def _contrib_attention(call: Call) -> list[Tensor]:
         call.producers([x, w, *call.inputs[2:3]]),
     )
     qkv = made_by(fused, None, dtype)
+    if packed and (sequences := _unpacked(call, 3)):
+        batch, length = sequences
     keys, whole = _with_past(call, length)
     if call.op == "LongformerAttention":
-        call.warn(f"{call.label}: LongformerAttention is modelled with its local window only")
-        keys = min(length, 2 * call.int_attr("window") + 1)
+        keys = _in_window(call, length, 2 * call.int_attr("window") + 1)
     channels, value_channels = _heads_of(call, sizes[0], heads), _heads_of(call, sizes[2], heads)
     heads_of = _Sizes(batch, heads, length, keys, channels, value_channels)
-    made = _attend(call, (qkv, qkv, qkv), heads_of, call.inputs[3:])
-    shape = (length, sizes[2]) if packed else (batch, length, sizes[2])
-    present = (2, batch, heads, whole, sizes[1] // heads)
-    return [Tensor(shape, dtype, producers=made), made_by(fused, present, dtype)]
+    _, made = _attend(call, (qkv, qkv, qkv), heads_of)
+    at, _ = _AT_PAST.get(call.op, (None, None))
+    past = call.get(at) if at is not None and call.has(at) else None
+    present = Tensor((2, batch, heads, whole, channels), dtype, producers=call.producers([qkv, past]))
+    return [Tensor((*call.known_shape(0)[:-1], sizes[2]), dtype, producers=made), present]
 
 
 # Operator -> position of the bias of query, key and value.
 _AT_BIAS = {"MultiHeadAttention": 3, "PackedMultiHeadAttention": 3, "DecoderMaskedMultiHeadAttention": 10}
 
 
+def _laid_out(call: Call, i: int, what: str, heads: int) -> tuple[int, int, int, int]:
+    """Batch entries, heads, length and channels of a head of an operand of MultiHeadAttention.
+
+    Its axes are batch, length and all channels; or batch, heads, length and channels of a head (no queries); or batch,
+    length, heads, 2 or 3 interleaved operands, and channels of a head. Packed tokens count as one batch entry.
+    """
+    shape = call.known_shape(i, what)
+    if call.op == "PackedMultiHeadAttention":
+        shape = (1, *shape)
+    if len(shape) == 3:
+        return shape[0], heads, shape[1], _heads_of(call, shape[2], heads)
+    if len(shape) == 4 and i:
+        return shape[0], shape[1], shape[2], shape[3]
+    if len(shape) != 5:
+        raise call.error(f"a {what} {show(shape)}")
+    return shape[0], shape[2], shape[1], shape[4]
+
+
 @rule("MultiHeadAttention", "PackedMultiHeadAttention", "DecoderMaskedMultiHeadAttention", domain=CONTRIB, layer=True)
 def _multi_head_attention(call: Call) -> list[Tensor]:
     q = call.get(0)
-    heads = call.int_attr("num_heads")
-    sq = call.known_shape(0, "query")
-    packed = call.op == "PackedMultiHeadAttention"
-    if packed:  # (tokens, ...): padding removed, one batch entry
-        sq = (1, *sq)
     k = call.get(1) if call.has(1) else q
     v = call.get(2) if call.has(2) else k
-    if len(sq) == 5:  # query, key and value interleaved: batch, length, heads, 3, size (tokens, heads, 3, size)
-        batch, queries, keys, size = sq[0], sq[1], sq[1], sq[4]
-        value_size = size
-    else:
-        if len(sq) != 3:
-            raise call.error(f"a query {show(sq)}")
-        batch, queries, size = sq[0], sq[1], _heads_of(call, sq[2], heads)
-        sk = call.known_shape(1, "key") if call.has(1) else sq
-        if packed and call.has(1):
-            sk = (1, *sk)
-        if len(sk) == 5:  # key and value interleaved
-            keys, key_size, value_size = sk[1], sk[4], sk[4]
-        else:
-            sv = call.known_shape(2, "value") if call.has(2) else sk
-            if packed and call.has(2):
-                sv = (1, *sv)
-            keys = sk[2] if len(sk) == 4 else sk[1]
-            key_size = sk[3] if len(sk) == 4 else _heads_of(call, sk[2], heads)
-            value_size = sv[3] if len(sv) == 4 else _heads_of(call, sv[2], heads)
-        if key_size != size:
-            raise call.error(f"channel mismatch: query {show(sq)} and key {show(sk)}")
-    keys, whole = _with_past(call, keys)
-    sizes = _Sizes(batch, heads, queries, keys, size, value_size)
+    heads = call.int_attr("num_heads")
+    query = _laid_out(call, 0, "query", heads)
+    key = _laid_out(call, 1, "key", heads) if call.has(1) else query
+    value = _laid_out(call, 2, "value", heads) if call.has(2) else key
+    batch, _, queries, size = query
+    keys, value_size = key[2], value[3]
+    if key[3] != size:
+        raise call.error(f"channel mismatch: query {show(call.shape(0))} and key {show(call.shape(1))}")
+    _check_operands(call, (batch, heads), key[:3], value[:3])
+    at_past = _AT_PAST[call.op][0] if call.op in _AT_PAST else None
+    past = _pair(call, at_past) if at_past is not None else (None, None)
+    readers = (1, 1)
     if not call.has(_AT_BIAS[call.op]):  # a bias differs from head to head
-        past_key, past_value = _pair(call, _AT_PAST[call.op][0]) if call.op in _AT_PAST else (None, None)
-        sizes.key_readers = _copies([k, past_key], batch, heads, size)
-        sizes.value_readers = _copies([v, past_value], batch, heads, value_size)
-    made = _attend(call, (q, k, v), sizes, call.inputs[3:])
-    shape = (queries, heads * value_size) if packed else (batch, queries, heads * value_size)
+        readers = _copies([k, past[0]], batch, heads, size), _copies([v, past[1]], batch, heads, value_size)
+    packed = call.op == "PackedMultiHeadAttention"
+    if packed and (sequences := _unpacked(call, 4)):
+        batch, queries = sequences
+        keys = queries
+    keys, whole = _with_past(call, keys)
+    sizes = _Sizes(batch, heads, queries, keys, size, value_size, *readers)
+    scores, made = _attend(call, (q, k, v), sizes, None if at_past is None else at_past + 1)
+    shape = (query[2], heads * value_size) if packed else (batch, queries, heads * value_size)
     present = [
-        Tensor((batch, heads, whole, s), t.dtype, producers=call.producers([t]))
-        for t, s in ((k, size), (v, value_size))
+        Tensor((batch, heads, whole, s), t.dtype, producers=call.producers([t, p]))
+        for t, s, p in ((k, size, past[0]), (v, value_size, past[1]))
     ]
     return [
         Tensor(shape, q.dtype, producers=made),
         *present,
-        Tensor((batch, heads, queries, keys), q.dtype, producers=made),
+        Tensor((batch, heads, queries, keys), q.dtype, producers=scores),
     ]
 
 
@@ -319,14 +365,26 @@ def _group_query_attention(call: Call) -> list[Tensor]:
     k, v = (call.get(i) if call.has(i) else q for i in (1, 2))
     batch, queries, width = sq
     size = _heads_of(call, width, heads) if call.has(1) else _heads_of(call, width, heads + 2 * kv_heads)
-    if call.has(1) and call.known_shape(1, "key")[2] != kv_heads * size:
-        raise call.error(f"channel mismatch: query {show(sq)} and key {show(call.shape(1))}")
+    if call.has(1):
+        sk, sv = call.known_shape(1, "key"), call.known_shape(2, "value")
+        if (sk[2], sv[2]) != (kv_heads * size, kv_heads * size):
+            raise call.error(f"channel mismatch: query {show(sq)}, key {show(sk)} and value {show(sv)}")
+        _check_operands(call, (batch, kv_heads), (sk[0], kv_heads, sk[1]), (sv[0], kv_heads, sv[1]))
     sparse = call.op == "SparseAttention"  # its past and present keys always share a buffer
     if sparse:
         call.warn(f"{call.label}: SparseAttention is modelled as dense attention")
     keys, whole = _keys(call, queries, 3, sparse, call.whole(7 if sparse else 6))
+    window = call.int_attr("local_window_size", -1)
+    seen = _in_window(call, keys, window) if 0 < window < keys else keys
     per_head = heads // kv_heads
-    sizes = _Sizes(batch, heads, queries, keys, size, size, key_readers=per_head, value_readers=per_head)
-    made = _attend(call, (q, k, v), sizes, call.inputs[3:])
-    present = [Tensor((batch, kv_heads, whole, size), t.dtype, producers=call.producers([t])) for t in (k, v)]
-    return [Tensor((batch, queries, heads * size), q.dtype, producers=made), *present]
+    sizes = _Sizes(batch, heads, queries, seen, size, size, key_readers=per_head, value_readers=per_head)
+    scores, made = _attend(call, (q, k, v), sizes, at_past_values=4)
+    present = [
+        Tensor((batch, kv_heads, whole, size), t.dtype, producers=call.producers([t, past]))
+        for t, past in zip((k, v), _pair(call, 3), strict=True)
+    ]
+    return [
+        Tensor((batch, queries, heads * size), q.dtype, producers=made),
+        *present,
+        Tensor((batch, heads, queries, keys), q.dtype, producers=scores),
+    ]

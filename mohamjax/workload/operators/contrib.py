@@ -13,13 +13,23 @@ from mohamjax.workload.tensor import FLOAT, INT32, TYPE_BITS, UINT8, Call, Tenso
 
 @rule(
     "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "BiasDropout", "BitmaskDropout", "BiasSoftmax", "GroupNorm",
-    "RotaryEmbedding", "GemmaRotaryEmbedding", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax",
-    "SimplifiedLayerNormalization", "NGramRepeatBlock", "QOrderedGelu", "QOrderedLayerNormalization", "ScatterND",
+    "RotaryEmbedding", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax",
+    "SimplifiedLayerNormalization", "QOrderedGelu", "QOrderedLayerNormalization", "ScatterND",
     "DequantizeWithOrder", "QuantizeWithOrder", "RemovePadding", "DynamicTimeWarping",
     domain=CONTRIB,
 )  # fmt: skip
 def _like_first(call: Call) -> list[Tensor]:
     return [same(call) for _ in range(call.outputs)]
+
+
+@rule("GemmaRotaryEmbedding", domain=CONTRIB)
+def _gemma_rotary_embedding(call: Call) -> list[Tensor]:
+    return [same(call, 1), same(call, 3)]  # the positions come first, then queries and keys, each with its half turn
+
+
+@rule("NGramRepeatBlock", domain=CONTRIB)
+def _n_gram_repeat_block(call: Call) -> list[Tensor]:
+    return [same(call, 1)]  # the scores; the tokens come first
 
 
 @rule("BiasAdd", domain=CONTRIB)
@@ -162,6 +172,7 @@ def _complex_mul(call: Call) -> list[Tensor]:
 rule("Crop", "CropAndResize", "SampleOp", "Tokenizer", "MurmurHash3", "UnfoldTensor", domain=CONTRIB)(opaque)
 
 
+@rule("CausalConvWithState", "LinearAttention")  # of operator set 27
 @rule(
     "Rfft", "Irfft", "CDist", "MoE", "QMoE", "GatedRelativePositionBias", "QOrderedAttention", "LinearAttention",
     "PagedAttention", "CausalConvWithState", "DecoderAttention", "AttnLSTM", "SparseToDenseMatMul",

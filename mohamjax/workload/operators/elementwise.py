@@ -135,7 +135,7 @@ _BINARY: dict[str, Callable | None] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _truncated_div, "Pow": _power,
     "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Equal": np.equal, "Greater": np.greater,
     "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal, "BitwiseAnd": np.bitwise_and,
-    "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor, "BitShift": None, "Mod": None,
+    "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor, "BitShift": None, "Mod": None, "SwiGLU": None,
 }  # fmt: skip
 _COMPARISONS = {"And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"}
 

@@ -33,6 +33,14 @@ def made_by(layer: int, shape: Shape | None, dtype: int) -> Tensor:
     return Tensor(shape, dtype, producers=frozenset((layer,)))
 
 
+def _lost_constant(call: Call, a: Tensor, b: Tensor, dtype: int) -> list[Tensor]:
+    """The product of two constants of which one has no known shape, and so none itself; empty for any other product."""
+    if not (a.const and b.const) or (is_known(a.shape) and is_known(b.shape)):
+        return []
+    call.fold_product()
+    return [Tensor(None, dtype, const=True)]
+
+
 # ------------------------------------------------------------------------------------------------ convolutions
 
 # Operator -> (input, weight, bias) positions.
@@ -55,9 +63,8 @@ def _conv(call: Call) -> list[Tensor]:
     at_x, at_w, at_b = _CONV_OPERANDS.get(call.op, (0, 1, 2))
     x, w = call.get(at_x), call.get(at_w)
     dtype = _output_type(call, x)
-    if x.const and w.const:
-        call.fold_product()
-        return [Tensor(None, dtype, const=True)]
+    if lost := _lost_constant(call, x, w, dtype):
+        return lost
     weight = call.known_shape(at_w, "weight")
     image = call.known_shape(at_x)
     last = call.op.startswith("Nhwc") or bool(call.attr("channels_last", 0))
@@ -84,21 +91,18 @@ def _conv(call: Call) -> list[Tensor]:
     if call.op == "DeformConv":
         call.warn(f"{call.label}: DeformConv is modelled as a plain convolution (its sampling is not modelled)")
     kind = "conv" if group == 1 else "dwconv" if group == channels else "gconv"
-    layer = call.emit(
-        "",
-        kind,
-        _spatial(
-            WorkloadShape(G=group, N=image[0], K=outputs // group, C=channels // group),
-            out,
-            kernel,
-            strides,
-            dilations,
-        ),
-        word_bits_of(x, w),
-        call.producers(call.inputs),
-    )
+    loops = WorkloadShape(G=group, N=image[0], K=outputs // group, C=channels // group)
     shape = (image[0], *out, outputs) if last else (image[0], outputs, *out)
-    return [made_by(layer, shape, dtype)]
+    return [_convolved(call, (x, w), kind, _spatial(loops, out, kernel, strides, dilations), Tensor(shape, dtype))]
+
+
+def _convolved(call: Call, operands: tuple[Tensor, Tensor], kind: str, loops: WorkloadShape, result: Tensor) -> Tensor:
+    """Adds the layer of a convolution, unless input and weight are constants, and returns the result."""
+    if all(t.const for t in operands):
+        call.fold_product()
+        return result
+    layer = call.emit("", kind, loops, word_bits_of(*operands), call.producers(call.inputs))
+    return made_by(layer, result.shape, result.dtype)
 
 
 def _spatial_axes(call: Call, image: tuple[int, ...], weight: tuple[int, ...]) -> int:
@@ -143,9 +147,8 @@ def _spatial(
 @rule("ConvTransposeWithDynamicPads", domain=CONTRIB, layer=True)
 def _conv_transpose(call: Call) -> list[Tensor]:
     x, w = call.get(0), call.get(1)
-    if x.const and w.const:
-        call.fold_product()
-        return [Tensor(None, x.dtype, const=True)]
+    if lost := _lost_constant(call, x, w, x.dtype):
+        return lost
     weight, image = call.known_shape(1, "weight"), call.known_shape(0)
     n = _spatial_axes(call, image, weight)
     group = call.int_attr("group", 1)
@@ -185,20 +188,9 @@ def _conv_transpose(call: Call) -> list[Tensor]:
                 out.append((image[2 + i] - 1) * strides[i] + extra[i] + reach - crop)
     if any(d is not None and d < 1 for d in out):
         raise call.error(f"an output of size {show(tuple(out))}")
-    layer = call.emit(
-        "",
-        "tconv",
-        _spatial(
-            WorkloadShape(G=group, N=image[0], K=outputs // group, C=image[1] // group),
-            image[2:],
-            kernel,
-            [1] * n,
-            dilations,
-        ),
-        word_bits_of(x, w),
-        call.producers(call.inputs),
-    )
-    return [made_by(layer, (image[0], outputs, *out), x.dtype)]
+    loops = WorkloadShape(G=group, N=image[0], K=outputs // group, C=image[1] // group)
+    loops = _spatial(loops, image[2:], kernel, [1] * n, dilations)
+    return [_convolved(call, (x, w), "tconv", loops, Tensor((image[0], outputs, *out), x.dtype))]
 
 
 # --------------------------------------------------------------------------------------------- matrix products
@@ -279,9 +271,8 @@ def _matmul(call: Call) -> list[Tensor]:
     at_a, at_b = _MATMUL_OPERANDS.get(call.op, (0, 1))
     a, b = call.get(at_a), call.get(at_b)
     dtype = FLOAT if call.op == "MatMulIntegerToFloat" else _output_type(call, a)
-    if a.const and b.const and not (is_known(a.shape) and is_known(b.shape)):
-        call.fold_product()
-        return [Tensor(None, dtype, const=True)]
+    if lost := _lost_constant(call, a, b, dtype):
+        return lost
     call.known_shape(at_a, "first operand")
     call.known_shape(at_b, "second operand")
     return [_matrix_product(call, _turned(a, call, "A"), _turned(b, call, "B"), dtype, others=call.inputs)]
@@ -304,9 +295,8 @@ def _gemm(call: Call) -> list[Tensor]:
     at_a, at_b, at_c = (0, 3, 6) if call.op == "QGemm" else (0, 1, 2)
     a, b = call.get(at_a), call.get(at_b)
     dtype = _output_type(call, a)
-    if a.const and b.const and not (is_known(a.shape) and is_known(b.shape)):
-        call.fold_product()
-        return [Tensor(None, dtype, const=True)]
+    if lost := _lost_constant(call, a, b, dtype):
+        return lost
     sa, sb = call.known_shape(at_a, "first operand"), call.known_shape(at_b, "second operand")
     if len(sb) != 2 or (call.op != "GemmFastGelu" and len(sa) != 2):
         raise call.error(f"needs two matrices, not {show(sa)} and {show(sb)}")
@@ -506,9 +496,12 @@ def _recurrent(call: Call) -> list[Tensor]:
         raise call.error(f"hidden_size {call.attr('hidden_size')} differs from the recurrent weight {show(r)}")
     if w != (directions, gates * hidden, steps[2]) or r != (directions, gates * hidden, hidden):
         raise call.error(f"channel mismatch: an input of {steps[2]} features, weights {show(w)} and {show(r)}")
-    loops = WorkloadShape(N=batch, P=length, K=gates * hidden * directions, C=steps[2] + hidden)
-    layer = call.emit("", "rnn", loops, word_bits_of(x, call.get(1)), call.producers(call.inputs))
     whole: Shape = (batch, length, directions, hidden) if batch_first else (length, directions, batch, hidden)
     last: Shape = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
     shapes = (whole, last, last)
+    if all(t.const for t in call.inputs if t is not None):
+        call.fold_product()
+        return [Tensor(s, x.dtype, const=True) for s in shapes]
+    loops = WorkloadShape(N=batch, P=length, K=gates * hidden * directions, C=steps[2] + hidden)
+    layer = call.emit("", "rnn", loops, word_bits_of(x, call.get(1)), call.producers(call.inputs))
     return [made_by(layer, s, x.dtype) for s in shapes]

@@ -29,6 +29,9 @@ PURE_RANDOM = frozenset(
 )
 """Operators whose results are random, and so no constants even if all inputs are."""
 
+VALUES_FROM_FIRST = {"CastLike": 1, "EyeLike": 0, "RandomNormalLike": 0, "RandomUniformLike": 0}
+"""Operator -> how many of its first inputs it takes values from. Of the others it takes only the shape or type."""
+
 QUANTISED_THROUGH = frozenset({
     "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Split", "Expand", "Concat",
     "Gather", "MaxPool", "Relu", "Clip", "Dropout", "Pad", "DepthToSpace", "SpaceToDepth", "Tile",
