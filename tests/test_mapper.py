@@ -324,6 +324,14 @@ def test_a_given_mapping_takes_part(tables):
     joined = LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, config).search(jax.random.key(9), given={(0, 1): [frugal]})
     assert without.objectives[0, 1, :, 1].min() > energies[0, 1].min()
     assert joined.objectives[0, 1, :, 1].min() <= energies[0, 1].min()
+    # More than the population has room for enter after it, and other pairs do not notice.
+    number = config.population + config.immigrants
+    many = LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, config).search(
+        jax.random.key(9), given={(0, 1): [*[rows(tables.mapping, 0, 1, 0)] * number, frugal]}
+    )
+    assert many.objectives[0, 1, :, 1].min() <= energies[0, 1].min()
+    for found in (joined, many):
+        assert all(np.array_equal(without.objectives[0, t], found.objectives[0, t]) for t in (0, 2))
     wrong = dataclasses.replace(frugal, temporal=np.asarray(frugal.temporal) * 2)
     with pytest.raises(InputError, match="layer 0 on template simba: the factors of G multiply"):
         LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, config).search(KEY, given={(0, 1): [wrong]})

@@ -162,6 +162,15 @@ def test_a_space_above_the_limit_is_refused():
     assert "argument `limit`" in str(error.value) and "\n" not in str(error.value)
 
 
+def test_a_loop_with_one_place_has_its_orders():
+    """17 columns run in the outermost loop alone: with K there too, either may be inside."""
+    technology, template = load_technology(), load_template("eyeriss")
+    one, two = (UniqueLayer("conv", WorkloadShape(K=2, Q=columns)) for columns in (1, 17))
+    sizes = [space_size(layer, template, technology, padding=False) for layer in (one, two)]
+    assert sizes[0].splits == sizes[1].splits
+    assert sizes[1].mappings == sizes[0].mappings + 1
+
+
 def test_progress_and_sets_of_several_problems():
     """Templates of different depth side by side; a template that does not run a layer has no set."""
     layers = [UniqueLayer("dwconv", WorkloadShape(G=4, P=2)), UniqueLayer("fc", WorkloadShape(N=2, K=2))]

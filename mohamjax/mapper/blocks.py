@@ -127,6 +127,8 @@ class BlockSearch:
         tally: counts evaluations.
         devices: those of this process that share a block; None for JAX's default device.
         batches: number of batches, of `count` given mappings each, that a descent starts from; 0: from a population.
+        late: number of batches of given mappings beyond those that have a place among the first `count`. They enter the
+            archive after the last generation.
         whole: the sets are tabulated with `whole`, see `on_own_hardware`.
     """
 
@@ -136,6 +138,7 @@ class BlockSearch:
     tally: Tally
     devices: Devices | None = None
     batches: int = 0
+    late: int = 0
     whole: bool = True
 
     def __post_init__(self) -> None:
@@ -216,7 +219,7 @@ class BlockSearch:
             sizes = Sizes(config.population, config.immigrants, config.archive)
             search = programs.mapping_search(sizes, config.distinct, dtype, config.operators)
             static: dict[str, object] = {"search": search}
-            first = keys, space, block.given, block.is_given
+            first = keys, space, *_part((block.given, block.is_given), 0, count)
             state, genes = programs.start.eval_shape(*first, **static)
             archive = state.archive
             own["ask"] = _Wanted(programs.ask, (state, space), (self.rates,), static)
@@ -234,7 +237,7 @@ class BlockSearch:
         }
         if config.descent:
             wanted["neighbours"] = _Wanted(programs.next_neighbours, (archive, tried, space), (), {"count": count})
-        if config.descent or self.batches:
+        if config.descent or self.batches or self.late:
             wanted["enter"] = _Wanted(programs.enter, (archive, tried, genes, exists, values), (), {})
         return wanted
 
@@ -274,6 +277,11 @@ class BlockSearch:
         )
 
 
+def _part(given: Any, batch: int, count: int) -> Any:
+    """A batch of at most `count` given mappings: leaves `[B, K, ...]`, cut along K."""
+    return jax.tree.map(lambda leaf: leaf[:, batch * count : (batch + 1) * count], given)
+
+
 def _parts(context: MapperContext) -> tuple[MapSpace, TemplateArrays, Technology]:
     return context.space, context.template, context.technology
 
@@ -310,18 +318,14 @@ class _Work:
     def from_given(self, block: Block) -> tuple[Archive, Array]:
         """Archives of the given mappings, and which members' neighbours have been tried: none."""
         assert block.given is not None and block.is_given is not None
-        count, capacity = self.search.count, self.search.config.archive
-        archive, tried = self._split(
-            (
-                self.empty,
-                np.zeros((len(block.keys), capacity), bool),
-            )
-        )
-        for i in range(self.search.batches):
+        archive, tried = self._split((self.empty, np.zeros((len(block.keys), self.search.config.archive), bool)))
+        return self._entered(archive, tried, block, range(self.search.batches))
+
+    def _entered(self, archive: Archive, tried: Array, block: Block, batches: range) -> tuple[Archive, Array]:
+        """Archives that some batches of the given mappings have entered, and which members' neighbours were tried."""
+        for i in batches:
             self.search.check()
-            part = slice(i * count, (i + 1) * count)
-            cut = jax.tree.map(lambda leaf, part=part: leaf[:, part], (block.given, block.is_given))
-            genes, exists = self._split(cut)
+            genes, exists = self._split(_part((block.given, block.is_given), i, self.search.count))
             archive, tried = self.call["enter"](archive, tried, genes, exists, self.evaluate(genes))
             self._count(exists)
         return archive, tried
@@ -329,8 +333,9 @@ class _Work:
     def from_population(self, block: Block) -> tuple[Archive, Array]:
         """Archives of a search by generations, and which members' neighbours have been tried: none."""
         config = self.search.config
-        keys, given, is_given, tried = self._split(
-            (block.keys, block.given, block.is_given, np.zeros((len(block.keys), config.archive), bool))
+        first = _part((block.given, block.is_given), 0, self.search.count)
+        keys, (given, is_given), tried = self._split(
+            (block.keys, first, np.zeros((len(block.keys), config.archive), bool))
         )
         state, genes = self.call["start"](keys, self.space, given, is_given)
         for generation in range(config.generations + 1):  # the first evaluates the first population
@@ -341,7 +346,7 @@ class _Work:
             jax.block_until_ready(state)
             self.search.tally.report(self.real * self.search.count)
         archive = state.archive if config.front == "archive" else self.call["survivors"](state)
-        return archive, tried
+        return self._entered(archive, tried, block, range(1, 1 + self.search.late))
 
     def descend(self, archive: Archive, tried: Array) -> Archive:
         """The archives after the rounds of descent: their members' neighbours are evaluated until none is left."""

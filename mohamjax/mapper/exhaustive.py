@@ -212,8 +212,8 @@ class _Space:
         self.levels = space.capacity.shape[0]
         self.splits = [_splits(space, d) for d in range(len(DIMS))]
         self.dims = sorted(
-            (d for d in range(len(DIMS)) if len(self.splits[d]) > 1), key=lambda d: len(self.splits[d])
-        )  # short lists first: fewer partial splits in all
+            (d for d in range(len(DIMS)) if (self.splits[d] > 1).any()), key=lambda d: len(self.splits[d])
+        )  # short lists first: fewer partial splits in all; a loop with one split still has its place in the orders
         # Extents of a split inside each level, `[N, L]`.
         self.extents = [
             np.cumprod(s.reshape(-1, 3, self.levels).prod(axis=1, dtype=np.float64), axis=1) for s in self.splits

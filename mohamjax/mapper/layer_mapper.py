@@ -2,8 +2,9 @@
 
 All (unique layer, template) problems of a scenario are searched side by side: blocks of B problems go through the same
 jitted programs, for any layers and templates, and several blocks run at once on the cores of the processor. Each
-problem has a random key of its own, which depends only on its content and the seed, so its result does not depend on
-the other problems.
+problem has a random key of its own, which depends on its content, the seed and the size of its arrays alone. So its
+result does not depend on which other problems there are, but on the levels of the deepest template, on the primes of
+the longest layer, and on whether some template leaves a bypass open: these set the size of all arrays.
 
 Axes: U unique layers, T templates, B problems of a block, M table entries, L levels.
 """
@@ -52,7 +53,8 @@ class LayerMapper:
 
     Not jitted as a whole. It compiles once per block size, population, number of levels and float dtype: layers,
     templates, seeds and rates are data, and the last block is padded. The same key and settings give the same tables,
-    and the set of a layer on a template does not depend on the other layers and templates.
+    and the set of a layer on a template depends on the other layers and templates only by the size of all arrays: the
+    levels of the deepest template, the primes of the longest layer, and whether some template leaves a bypass open.
 
     Attributes:
         layers: unique layers, U of them.
@@ -170,12 +172,13 @@ class LayerMapper:
         spaces = {pair: self._space(pair) for pair in pairs}
         count = config.population + config.immigrants
         most = max([0, *map(len, [given[pair.place] for pair in pairs] if descends else given.values())])
-        batches = -(-most // count) if descends else 0
-        start = Start(given, batches * count if descends else most, lenient=descends)
-        each = (batches + config.descent) * count if batches else config.evaluations
+        batches = -(-most // count)
+        start = Start(given, most if batches == 1 and not descends else batches * count, lenient=descends)
+        late = 0 if descends else max(batches - 1, 0)
+        each = (batches + config.descent) * count if descends else config.evaluations + late * count
         tally = Tally(len(pairs) + cached, cached, len(pairs) * each, self.progress)
         room = self._room(spaces.values())
-        search = BlockSearch(config, self.rates, room, tally, own, batches, self.whole_arrays)
+        search = BlockSearch(config, self.rates, room, tally, own, batches if descends else 0, late, self.whole_arrays)
         tally.report()
         technology = cast(self.technology, self.dtype)
         shares = 1 if own is None else len(own)
@@ -250,6 +253,8 @@ class LayerMapper:
         }
         if descends:
             common["from_given"] = True
+        if self._bypasses:  # a gene more, which every problem of the call draws
+            common["bypasses"] = True
         shared = json.dumps(common, sort_keys=True)
         hashes = [template.content_hash() for template in self.templates]
         out = []

@@ -76,7 +76,8 @@ def start(
 ) -> tuple[State, MappingGenes]:
     """States of a block, from one key each, and the first candidates `[B, N, ...]`.
 
-    Given mappings `[B, K, ...]` take part where `is_given` `[B, K]`.
+    Given mappings `[B, K, ...]`, K <= N, take the first places where `is_given` `[B, K]`. The others are the same
+    random mappings whatever is given for other problems of the block.
     """
 
     # Random mappings are complete when drawn, so nothing that grows children is compiled here.
@@ -86,13 +87,14 @@ def start(
     def one(
         key: jax.Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None
     ) -> tuple[State, MappingGenes]:
-        seeds = None
-        if given is not None and is_given is not None:
-            keys = jax.random.split(jax.random.fold_in(key, 2**31 - 2), is_given.shape[0])
-            drawn = jax.vmap(sample, in_axes=(0, None))(keys, space)
-            pick = jax.vmap(lambda use, a, b: jax.tree.map(lambda x, y: jnp.where(use, x, y), a, b))
-            seeds = pick(is_given, given, drawn)
-        return opened.opening(key, seeds, space=space)
+        state, drawn = opened.opening(key, space=space)
+        if given is None or is_given is None:
+            return state, drawn
+        number = is_given.shape[0]
+        pick = jax.vmap(lambda use, a, b: jax.tree.map(lambda x, y: jnp.where(use, x, y), a, b))
+        first = pick(is_given, given, take(drawn, slice(number)))
+        rest = take(drawn, slice(number, None))
+        return state, jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, rest)
 
     return jax.vmap(one)(keys, space, given, is_given)
 
