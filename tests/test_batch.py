@@ -166,8 +166,8 @@ def test_every_form_of_the_same_designs_gives_the_same_numbers(tmp_path, documen
     assert json.loads((tmp_path / "out.csv.journal").read_text().splitlines()[-1])["ended"]
 
 
-def test_benches_are_built_for_arrays_wider_than_those_that_are_all_counted(monkeypatch):
-    """They are rebuilt only for more nests, or for fanouts above 16 that are new or on another template."""
+def test_benches_are_built_for_sizes_on_axes_that_are_not_counted_at_every_size(monkeypatch):
+    """They are rebuilt only for more nests, or for sizes that are new, or new on another template, on its long axes."""
     told = []
 
     def build(_setup, _tables, *, given, arrays):
@@ -175,7 +175,9 @@ def test_benches_are_built_for_arrays_wider_than_those_that_are_all_counted(monk
         return Mock()
 
     monkeypatch.setattr("mohamjax.schedule.batch.evaluation_arrays", build)
-    monkeypatch.setattr("mohamjax.schedule.batch._NestTables", Mock())
+    nested = Mock()
+    nested.return_value.arrays.machine.fanout = np.array([[[1, 24], [24, 24]], [[1, 16], [24, 24]]])  # [T, V, 2]
+    monkeypatch.setattr("mohamjax.schedule.batch._NestTables", nested)
     monkeypatch.setattr(DesignEvaluator, "_run", lambda *_: (np.ones((2, 3)), np.ones(2, bool)))
     evaluator = DesignEvaluator(Mock(), 2, float32=True)
     genes = Design(*(np.zeros((2, 3), np.int32) for _ in range(3)), template=np.array([[0, 1], [1, -1]]))
@@ -186,14 +188,20 @@ def test_benches_are_built_for_arrays_wider_than_those_that_are_all_counted(monk
         return dataclasses.replace(sized(genes, 2), fanout=sizes)
 
     for designs, number, builds in (
-        (sized(genes, 2), 5, 1), (fanout(16, 0), 5, 1), (fanout(17, 0), 5, 2), (fanout(17, 0), 5, 2),
-        (fanout(17, 1), 5, 3), (fanout(18, 1), 5, 4), (sized(genes, 2), 5, 4), (sized(genes, 2), 6, 5),
+        (sized(genes, 2), 5, 1), (fanout(3, 0), 5, 2), (fanout(17, 0), 5, 3), (fanout(17, 0), 5, 3),
+        (fanout(17, 1), 5, 4), (fanout(18, 1), 5, 5), (sized(genes, 2), 5, 5), (sized(genes, 2), 6, 6),
     ):  # fmt: skip
         nests = Mock(return_value=(0, 0))
         values, reasons = batch.costs_of(evaluator, ["", "broken", ""], designs, nests, number)
         assert len(told) == builds and reasons == ["", "broken", ""]
         assert [row[0] for row in values] == pytest.approx([1, np.nan, 1], nan_ok=True)
-    assert told[2][0].tolist() == [1] and told[1][1].shape == (1, 2, 2) and told[0] is None is told[-1]
+    assert told[3][0].tolist() == [1] and told[1][1].shape == (1, 2, 2) and told[0] is None is told[-1]
+    short = np.array([[[1, 16]] * 2] * 2)
+    nested.return_value.arrays.machine.fanout = short
+    evaluator = DesignEvaluator(Mock(), 2, float32=True)
+    for designs in (fanout(3, 0), fanout(16, 1)):
+        batch.costs_of(evaluator, ["", ""], designs, Mock(return_value=(0, 0)), 5)
+    assert len(told) == 7
 
 
 def test_bulk_designs_are_read_by_the_door(problem, tables, designs, bulk, evaluated, tmp_path):

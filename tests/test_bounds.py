@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from design_cases import (
@@ -19,8 +20,11 @@ from design_cases import (
 )
 
 from mohamjax.hardware import PackageParameters
+from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design, Setup
-from mohamjax.schedule.bounds import design_bounds, least_area, scenario_bounds
+from mohamjax.schedule.bounds import ChipletSizes, design_bounds, least_area, scenario_bounds
+from mohamjax.schedule.ensemble import model_reports, models_of, own_tables, own_wires
+from mohamjax.workload.ensemble import joined
 
 SLACK = 1 + 1e-9
 SMALL = PackageParameters(max_tiles=4, dram_bandwidth=6.0, router_area=1e4)
@@ -97,6 +101,31 @@ def test_costs_that_fall_with_size_do_not_break_the_bound():
 # ---------------------------------------------------------------- by hand
 
 
+def test_a_chiplet_may_be_sized_for_another_model():
+    """A memory of 512 rows takes less energy than one of 496: the bounds of the model that needs 496 know of it."""
+    template, (one, other) = TEMPLATES[1], (application([[]], kinds=[[kind]]) for kind in range(2))
+    everyone = joined([one, other])
+    made = tables(everyone, 0, entries=1, blocked=False, templates=(template,))
+    level = next(v for v, x in enumerate(template.levels) if x.kind == "sram" and x.block_words * x.word_bits == 64)
+    capacity = np.zeros_like(made.capacity)
+    capacity[:, 0, 0, level] = np.array([496, 512]) * template.levels[level].block_words
+    made.mapping.spatial[:] = 1
+    made = dataclasses.replace(made, capacity=capacity, fanout=np.ones_like(made.fanout))
+    genes = {"order": np.arange(32), "assignment": np.zeros(32), "mapping": np.zeros(32), "template": np.array([0, -1])}
+    chosen = Design(**{name: jnp.asarray(gene, jnp.int32) for name, gene in genes.items()})
+    package = PackageParameters(max_tiles=2)
+    with jax.enable_x64(True):
+        on = evaluation(everyone, made, package, templates=(template,))
+        found = take(jax.device_get(model_reports(chosen, on, models_of([one, other]))), slice(1))
+    own, hops = own_tables(one, everyone, made), own_wires(one, everyone, wires_of(everyone, made, (template,)))
+    designs = jax.tree.map(lambda leaf: np.asarray(leaf)[None], chosen)
+    sizes = ChipletSizes.of_designs(designs, found.chiplets).without(ChipletSizes.of_tables(own))
+    assert len(sizes.template) == 1 and not len(sizes.without(sizes).template)
+    setup = Setup(one, (template,), TECHNOLOGY, package)
+    alone, both = (scenario_bounds(setup, own, hops, sizes=given).energy_J for given in (None, sizes))
+    assert both <= found.objectives[0, 1] * SLACK < alone
+
+
 def alike(problem, cycles, traffic):
     """One template, one mapping per layer, all on the same small hardware, with these cycles and bytes per kind."""
     made = tables(problem, 0, entries=1, templates=TEMPLATES[1:2])
@@ -164,6 +193,16 @@ def test_much_traffic_takes_the_interfaces():
     assert values[0] == pytest.approx(2000e-9)
     for bound in (every, own):
         assert bound.traffic_s == bound.latency_s == pytest.approx(2000e-9)
+
+
+def test_unlimited_interfaces_bound_nothing():
+    problem = chains(2)
+    made = tables(problem, 2)
+    package = PackageParameters(max_tiles=4, interface_bandwidth=np.inf, link_bandwidth=np.inf)
+    setup = Setup(problem, TEMPLATES, TECHNOLOGY, package)
+    with np.errstate(all="raise"):
+        found = scenario_bounds(setup, made, wires_of(problem, made))
+    assert found.traffic_s == 0 and found.balance_s >= found.work_s > 0
 
 
 def test_energy_and_area_are_tight_for_one_layer():

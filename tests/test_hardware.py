@@ -246,6 +246,7 @@ COSTS = {"read_energy_pJ": 1, "write_energy_pJ": 1, "area_um2": 1}
         (("levels", 0, "keep"), ["Inputs", "Outputs"], ["levels[0].keep", "does not keep Weights"]),
         (("levels", 0, "capacity_words"), 100, ["levels[0].capacity_words", "no capacity limit"]),
         (("levels", 1, "name"), "DRAM", ["levels[1].name", "second level is called 'DRAM'"]),
+        (("levels", 1, "name"), "MACs", ["levels[1].name", "'MACs' is what explanations call another part"]),
         (("levels", 1, "kind"), "dram", ["levels[1].kind", "inside another"]),
         (("levels", 1, "kind"), "srma", ["levels[1].kind", "did you mean 'sram'"]),
         (("levels", 1, "kind"), "dummy", ["levels[1].keep", "stores nothing"]),

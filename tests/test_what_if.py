@@ -209,6 +209,29 @@ def test_chiplets_of_other_sizes(nominal):
     np.testing.assert_allclose(found.objectives[2], twice, rtol=1e-9)
 
 
+def test_templates_of_fixed_sizes_keep_them_and_this_is_told(nominal):
+    templates = dataclasses.replace(nominal.evaluation.templates, sized=jnp.ones(len(TEMPLATES), bool))
+    built = dataclasses.replace(nominal, evaluation=dataclasses.replace(nominal.evaluation, templates=templates))
+    asked = {"chiplet.capacity": "x0.5,x2"}
+    found = what_if(built, asked)
+    np.testing.assert_array_equal(found.objectives, np.broadcast_to(found.nominal, found.objectives.shape))
+    told = unchanged(built, read_axes(built, asked))
+    assert len(told) == 2 and all(line.endswith("and templates of fixed sizes keep theirs") for line in told)
+
+
+def test_a_capacity_in_single_precision_loses_no_word():
+    """Doubling 2^22 rows of one word is exact."""
+    single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, EVALUATION)
+    design = jax.tree.map(lambda leaf: leaf[0], DESIGNS)
+    variant = nominal_variant(single)
+    doubled = dataclasses.replace(variant, size_factor=jnp.full_like(variant.size_factor, 2.0))
+    rows = np.full((16, LEVELS), 2.0**22, np.float32)
+    capacity, _ = blocks.variant_sizes(design, (jnp.asarray(rows), jnp.full((16, LEVELS, 2), -1.0)), doubled, single)
+    standing = design.template >= 0
+    limited = np.isfinite(np.asarray(capacity)[standing])
+    assert limited.any() and (np.asarray(capacity)[standing][limited] == 2.0**23).all()
+
+
 def test_values_that_change_nothing_are_told(nominal):
     axes = read_axes(
         nominal, {"nop.dram_bandwidth": "x0.5,x2", "nop.hop_energy": "x2", "nop.interface_bandwidth": "x2"}

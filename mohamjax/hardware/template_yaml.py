@@ -243,6 +243,10 @@ def template_from_dict(data: abc.Mapping[str, object], *, file: object = None) -
     return template_of(read_form(data, TemplateForm, file=file), file=file)
 
 
+OTHER_PARTS = ("MACs", "mapping", "networks", "package", "static")
+"""Names beside those of levels in explanations: parts of energy and area, and what binds a layer."""
+
+
 def template_of(form: TemplateForm, *, file: object = None, where: str = "") -> Template:
     """A template from its form.
 
@@ -261,6 +265,9 @@ def template_of(form: TemplateForm, *, file: object = None, where: str = "") -> 
         _check_level(level, i == 0, functools.partial(_fault, file, f"{where}levels[{i}]."))
         if level.name in (other.name for other in form.levels[:i]):
             raise fail(f"levels[{i}].name", f"a second level is called {level.name!r}", "give every level its own name")
+        if level.name in OTHER_PARTS:
+            told = f"{level.name!r} is what explanations call another part of a chiplet"
+            raise fail(f"levels[{i}].name", told, f"use no name among {', '.join(OTHER_PARTS)}")
     levels = tuple(_level(level, word_bits) for level in form.levels)[::-1]
     template = Template(
         name=form.name,

@@ -95,6 +95,12 @@ def told_reason(reason: int | ArrayLike) -> str:
     Args:
         reason: the code of one mapping.
 
+    Returns:
+        The sentence, without a full stop.
+
+    Raises:
+        ValueError: there is no such code.
+
     Examples:
         >>> told_reason(REASONS.index("capacity"))
         'a level does not hold the words that the nest keeps there'

@@ -131,7 +131,7 @@ def prime_factors(n: int) -> list[int]:
 
 
 def layer_arrays(shape: WorkloadShape) -> LayerArrays:
-    """A workload shape as numpy arrays."""
+    """A workload shape as NumPy arrays: bounds `[8]` in the order of `DIMS`, stride and dilation `[2]`, all int32."""
     return LayerArrays(
         bounds=np.asarray(shape.bounds, np.int32),
         stride=np.asarray(shape.stride, np.int32),

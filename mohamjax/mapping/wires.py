@@ -23,7 +23,9 @@ from mohamjax.mapping.tables import MappingTables
 from mohamjax.runtime.struct import record
 from mohamjax.workload import WorkloadShape
 
-_EVERY = 16
+EVERY_SIZE = 16
+"""Axes of templates with up to this many children are counted at every size."""
+
 _UNCOUNTED = 1  # column of all arrays that were not counted
 
 
@@ -203,7 +205,7 @@ _known_way = functools.lru_cache(maxsize=1 << 13)(_hops_of_way)
 
 def _hops_of_ways(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> np.ndarray:
     """Hops of one word for every group, summed: `[B, 3, H, V]` for B ways and the three data spaces."""
-    hops = _known_way if max(len(widths), len(heights)) <= _EVERY else _hops_of_way
+    hops = _known_way if max(len(widths), len(heights)) <= EVERY_SIZE else _hops_of_way
     axes = tuple(widths.tolist()), tuple(heights.tolist())
     return np.stack([hops(tuple(way), *axes) for way in ways.tolist()])
 
@@ -213,7 +215,7 @@ def axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:
 
     If few are possible, all of them: sizes then follow from the template alone. Else those that occur, and the largest.
     """
-    if largest <= _EVERY:
+    if largest <= EVERY_SIZE:
         return np.arange(1, largest + 1)
     return np.unique([*used[used > 0], largest]).astype(np.int64)
 

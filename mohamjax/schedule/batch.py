@@ -16,6 +16,7 @@ import numpy as np
 
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers
 from mohamjax.mapping.tables import column_shapes, tabulate_sets
+from mohamjax.mapping.wires import EVERY_SIZE
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.kept_programs import kept_jit
 from mohamjax.runtime.struct import cast, take
@@ -26,9 +27,6 @@ from mohamjax.schedule.validity import invalid, mappings_fit
 
 BLOCK = 256
 """Designs per block and device."""
-
-_COUNTED = 16
-"""Wires of arrays with up to this many children along each axis are always counted (`evaluation_arrays`)."""
 
 Inputs = TypeVar("Inputs", Design, SizedDesign)
 Told = TypeVar("Told")
@@ -176,8 +174,10 @@ class DesignEvaluator:
         self._setup, self._devices = setup, devices
         self._dtype = np.dtype(np.float32 if float32 else np.float64)
         self._nests = _NestTables(setup, levels, self._dtype)
+        # `[T, V, 2]`, axes whose wires are not counted at every size (`evaluation_arrays`).
+        self._long = np.asarray(self._nests.arrays.machine.fanout) > EVERY_SIZE
         self._built: tuple[MappingTables, EvaluationArrays] | None = None
-        self._built_for: tuple[int, tuple[bytes, ...]] = (0, ())
+        self._built_for: tuple[int, set[bytes]] = (0, set())
 
     def evaluate(self, designs: SizedDesign, nests: Nests, number: int) -> tuple[np.ndarray, list[str]]:
         """Objectives of designs, and why invalid ones are invalid.
@@ -214,20 +214,19 @@ class DesignEvaluator:
         return run_blocks(self._devices.over(program), designs, evaluation, BLOCK * len(self._devices))
 
     def _over(self, designs: SizedDesign, nests: Nests, number: int) -> tuple[MappingTables, EvaluationArrays]:
-        """Tables and evaluation, rebuilt if there are more nests, or chiplets with other large arrays, than before.
+        """Tables and evaluation, rebuilt if there are more nests, or other sizes on long axes, than before.
 
-        Smaller arrays need no rebuild: their wires are all counted.
+        Sizes on axes of up to 16 children need no rebuild: their wires are all counted.
         """
-        fanout = np.asarray(designs.fanout)
-        wide = (fanout > _COUNTED).any(axis=(2, 3))
-        given = (np.asarray(designs.design.template)[wide], fanout[wide]) if wide.any() else None
-        if given is None and self._built is not None and self._built_for[0] == number:
-            return self._built  # larger arrays in it do no harm
-        arrays = () if given is None else tuple(np.unique(np.c_[given[0], given[1].reshape(len(given[0]), -1)], axis=0))
-        state = number, tuple(row.tobytes() for row in arrays)
-        if self._built is None or state != self._built_for:
+        fanout, template = np.asarray(designs.fanout), np.asarray(designs.design.template)
+        wide = ((fanout >= 0) & self._long[template]).any(axis=(2, 3))  # unused tiles (-1) state no size
+        given = (template[wide], fanout[wide]) if wide.any() else None
+        rows = () if given is None else np.c_[given[0], given[1].reshape(len(given[0]), -1)]
+        arrays = {row.tobytes() for row in rows}
+        known, there = self._built_for
+        if self._built is None or number != known or not arrays <= there:  # further arrays in it do no harm
             self._built = self._build(self._nests.tables(*nests()), given)
-            self._built_for = state
+            self._built_for = number, arrays
         return self._built
 
     def _build(

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ from mohamjax.hardware import (
 )
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, hop_columns, least_hops
 from mohamjax.runtime.kept_programs import kept_jit
-from mohamjax.runtime.struct import cast
+from mohamjax.runtime.struct import cast, take
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design
 from mohamjax.schedule.setup import Setup
 from mohamjax.workload import ApplicationModel
@@ -88,6 +89,55 @@ class Bounds:
         parts = {name: getattr(self, f"{name}_s") for name in ("path", "work", "traffic", "balance")}
         out = {"latency_s": self.latency_s, "energy_J": self.energy_J, "area_mm2": self.area_mm2}
         return {**out, "latency_parts_s": parts}
+
+
+class ChipletSizes(NamedTuple):
+    """Sizes that chiplets may have.
+
+    Attributes:
+        template: `[n]` int.
+        capacity: `[n, V]` float, words per buffer instance.
+        fanout: `[n, V, 2]` float, children along X and Y.
+    """
+
+    template: np.ndarray
+    capacity: np.ndarray
+    fanout: np.ndarray
+
+    @classmethod
+    def of_tables(cls, tables: MappingTables) -> ChipletSizes:
+        """Those that single mappings of tables `[U, T, M, ...]` need."""
+        at = np.nonzero(valid_mappings(tables))
+        return cls(at[1], np.asarray(tables.capacity)[at], np.asarray(tables.fanout)[at])
+
+    @classmethod
+    def of_designs(cls, designs: Design, chips: Chiplets) -> ChipletSizes:
+        """Those of the chiplets of designs; both arguments have a leading axis `[N]`."""
+        at = np.asarray(chips.occupied)
+        return cls(np.asarray(designs.template)[at], np.asarray(chips.capacity)[at], np.asarray(chips.fanout)[at])
+
+    def without(self, known: ChipletSizes) -> ChipletSizes:
+        """The different ones whose capacities are not, level by level, among those of the same template in `known`."""
+        new = np.zeros(len(self.template), bool)
+        for t in np.unique(self.template):
+            mine, theirs = self.template == t, known.template == t
+            for level in range(self.capacity.shape[1]):
+                new[mine] |= ~np.isin(self.capacity[mine, level], known.capacity[theirs, level])
+        rows = np.c_[self.template, self.capacity, self.fanout.reshape(len(new), -1)][new]
+        first = np.unique(rows, axis=0, return_index=True)[1]
+        return ChipletSizes(*(np.asarray(column)[new][first] for column in self))
+
+    def by_template(self, templates: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Capacities `[T, K, V]`, fanouts `[T, K, V, 2]`, and which of them exist `[T, K]`; the others are ones."""
+        most = max((int(np.sum(self.template == t)) for t in range(templates)), default=0)
+        lead = templates, -(-most // 64) * 64  # few sizes of programs
+        capacity, fanout = (np.ones((*lead, *leaf.shape[1:])) for leaf in (self.capacity, self.fanout))
+        exists = np.zeros(lead, bool)
+        for t in range(templates):
+            own = self.template == t
+            count = int(own.sum())
+            capacity[t, :count], fanout[t, :count], exists[t, :count] = self.capacity[own], self.fanout[own], True
+        return capacity, fanout, exists
 
 
 def offchip_bandwidth(package: PackageParameters) -> float:
@@ -160,11 +210,13 @@ def _not_below(cost: np.ndarray, capacity: np.ndarray, valid: np.ndarray) -> np.
     return np.minimum(out, cost)
 
 
-def least_costs(setup: Setup, tables: MappingTables, wires: Wires, hops: float) -> tuple[np.ndarray, np.ndarray]:
+def least_costs(
+    setup: Setup, tables: MappingTables, wires: Wires, hops: float, sizes: ChipletSizes | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Least energy [pJ, with the package's] and area [um^2] of any chiplet that runs each mapping, `[U, T, M]` each.
 
     A chiplet is at least as large as the mapping needs. Where the technology's costs fall with size (which
-    happens in tables of real memories), the least cost of all larger sizes in the tables counts.
+    happens in tables of real memories), the least cost of all larger sizes in the tables, and of `sizes`, counts.
     """
     shape = np.shape(tables.cycles)
     levels = np.shape(tables.capacity)[3]
@@ -177,10 +229,18 @@ def least_costs(setup: Setup, tables: MappingTables, wires: Wires, hops: float) 
         arrays = setup.machines(levels, jnp.float64)
         table = cast(setup.technology, jnp.float64)
         capacity, fanout = by_template(tables.capacity), by_template(tables.fanout)
+        valid, own = by_template(valid_mappings(tables)) > 0, capacity.shape[1]
+        if sizes is not None and len(sizes.template):
+            more = sizes.by_template(shape[1])
+            capacity, fanout, allowed = (
+                np.concatenate([a, b], axis=1) for a, b in zip((capacity, fanout, valid), more, strict=True)
+            )
+        else:
+            allowed = valid
         machine: Machine = jax.device_get(_machines(arrays, table, jnp.asarray(capacity), jnp.asarray(fanout)))
-    valid = by_template(valid_mappings(tables)) > 0
-    area = _not_below(np.asarray(machine.area), capacity, valid)
-    read, write = (_not_below(np.asarray(machine.access_energy)[..., i], capacity, valid) for i in range(2))
+    costs = (np.asarray(machine.area), *np.moveaxis(np.asarray(machine.access_energy), -1, 0)[:2])
+    area, read, write = (_not_below(cost, capacity, allowed)[:, :own] for cost in costs)
+    machine = take(machine, (slice(None), slice(own)))
     # A wire is as long as the tile below it is wide: the square root of an area.
     shrunk = np.min(np.where(machine.area > 0, area / np.where(machine.area > 0, machine.area, 1), 1), axis=2)
     hop = machine.hop_energy * np.sqrt(shrunk)[..., None]
@@ -198,7 +258,13 @@ def least_costs(setup: Setup, tables: MappingTables, wires: Wires, hops: float) 
     return back(energy), back(chip)
 
 
-def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chiplets: int | None = None) -> Bounds:
+def scenario_bounds(
+    setup: Setup,
+    tables: MappingTables,
+    wires: Wires,
+    max_chiplets: int | None = None,
+    sizes: ChipletSizes | None = None,
+) -> Bounds:
     """Bounds that hold for every design over these tables whose chiplets are as large as their layers need.
 
     Args:
@@ -206,6 +272,7 @@ def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chipl
         tables: Pareto tables `[U, T, M, ...]`; in double precision for bounds that hold in double precision.
         wires: wires of their mappings.
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
+        sizes: further sizes that chiplets may have, such as those that layers of other networks need.
     """
     application, package = setup.application, setup.package
     most = package.max_tiles if max_chiplets is None else max_chiplets
@@ -213,7 +280,7 @@ def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chipl
     places = jax.device_get(package_tables(package))
     present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
     hops = float(places.hops[: most + 1][present[: most + 1]].min())
-    energy, area = least_costs(setup, tables, wires, hops)
+    energy, area = least_costs(setup, tables, wires, hops, sizes)
     return _bounds(
         _latencies(setup, tables, most, places),
         float(copies @ energy.min(axis=(1, 2))),
@@ -232,13 +299,13 @@ def _latencies(setup: Setup, tables: MappingTables, most: int, places: PackageTa
     application, package = setup.application, setup.package
     copies, valid = layer_copies(application), valid_mappings(tables)
     duration = np.where(valid, isolated_cycles(tables, package), np.inf)
-    traffic = np.where(valid, np.asarray(tables.offchip_bytes, np.float64), np.inf)
     bandwidth = min(float(places.interfaces[1 : most + 1].max()) * package.interface_bandwidth, dram_bandwidth(package))
+    moving = np.where(valid, np.asarray(tables.offchip_bytes, np.float64) / bandwidth, np.inf)  # 0 if unlimited
     # Prices: a share x spread evenly on the chiplets, the rest on the interfaces.
     shares = np.linspace(0.0, 1.0, _MIXES)
-    mixes = [copies @ (x * duration / most + (1 - x) * traffic / bandwidth).min(axis=(1, 2)) for x in shares[1:-1]]
+    mixes = [copies @ (x * duration / most + (1 - x) * moving).min(axis=(1, 2)) for x in shares[1:-1]]
     work = float(copies @ duration.min(axis=(1, 2))) / most
-    moved = float(copies @ traffic.min(axis=(1, 2))) / bandwidth
+    moved = float(copies @ moving.min(axis=(1, 2)))
     path = float(_longest_path(duration.min(axis=(1, 2))[None], application)[0])
     return [path, work, moved, max(work, moved, *(float(x) for x in mixes))]
 

@@ -15,7 +15,7 @@ from mohamjax.runtime.platforms import accelerated
 from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import cast, shown_briefly
 from mohamjax.schedule.batch import Told, run_blocks
-from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
+from mohamjax.schedule.bounds import Bounds, ChipletSizes, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, EvaluationArrays, SizedDesign, report, sized
 from mohamjax.schedule.evaluation_arrays import evaluation_arrays
 from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
@@ -66,8 +66,13 @@ class Evaluated(Setup):
         return dataclasses.replace(self, designs=pick(self.designs), reports=pick(self.reports))
 
     def bounds(self, max_chiplets: int | None = None) -> Bounds:
-        """Lower bounds for all designs over the tables; `max_chiplets` defaults to the tiles of the package."""
-        return scenario_bounds(self, self.tables, self.wires, max_chiplets)
+        """Lower bounds for all designs over the tables, and for these, whose chiplets may be sized for other networks.
+
+        `max_chiplets` defaults to the tiles of the package.
+        """
+        own = ChipletSizes.of_designs(self.designs, self.reports.chiplets)
+        others = own.without(ChipletSizes.of_tables(self.tables))
+        return scenario_bounds(self, self.tables, self.wires, max_chiplets, others)
 
     def front_bounds(self, max_chiplets: int | None = None) -> FrontBounds:
         """Lower bounds for all designs over the tables, over area and latency; otherwise as `bounds`."""

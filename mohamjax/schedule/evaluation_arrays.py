@@ -50,8 +50,9 @@ def evaluation_arrays(
         setup: networks with L layers, and hardware.
         tables: Pareto tables `[U, T, M, ...]`; their float dtype is that of the evaluation.
         padded_layers: L after padding; default the next multiple of 32.
-        given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated. A
-            fanout above 16 that no mapping uses must be given here before `report(sizes=)` may take it.
+        given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated. On
+            an axis on which the template has more than 16 children, a number that no mapping uses must be given here
+            before `report(sizes=)` may take it.
         arrays: arrays of the templates, with the levels and float dtype of the tables; default made here.
         hops: wires of the tables, which cover the fanouts of `given`; default counted here.
         periods: number of periods of the slowest network with frames in flight; None where that is not measured.

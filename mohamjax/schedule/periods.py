@@ -201,6 +201,9 @@ def run_periods(
         package: package parameters.
         periods: number of periods of the slowest network, at least 1; a steady state takes several.
 
+    Returns:
+        The schedule of all frames; `PeriodicSchedule` lists its fields.
+
     Raises:
         InputError: no network has a frame rate, there are too many frames, or the schedule cannot end.
     """

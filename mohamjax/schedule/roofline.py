@@ -25,7 +25,8 @@ COMPUTE = "MACs"
 MAPPING = "mapping"
 """What binds a layer that waits for nothing, but whose mapping leaves at least half of the MACs idle."""
 
-_ROUNDING = 1e-9
+_ROUNDING = 8
+"""Rounding error of cycles, in units of the last place of the report's precision."""
 
 SLIGHT = 0.98
 """A resource does not bind a layer that still runs at this share of its full speed or faster."""
@@ -146,6 +147,7 @@ def binding(
     use: LayerUse,
     seen: Flow,
     resources: Sequence[str],
+    precision: np.dtype,
 ) -> Binding:
     """What binds each layer of one design.
 
@@ -161,11 +163,13 @@ def binding(
         use: how the layers use their chiplets.
         seen: the flow of the schedule.
         resources: names of the shared resources.
+        precision: float dtype of the report, whose cycles may be rounded.
     """
+    rounding = _ROUNDING * float(np.finfo(precision).eps)
     levels = slowest_levels(design, tables, templates, unique)
     kinds = np.asarray(design.template)[np.asarray(design.assignment)[: len(unique)]]
-    buffers = use.alone > use.compute * (1 + _ROUNDING)
-    idle = use.macs <= use.compute * use.units / 2 * (1 + _ROUNDING)
+    buffers = use.alone > use.compute * (1 + rounding)
+    idle = use.macs <= use.compute * use.units / 2 * (1 + rounding)
     own = [
         templates[kinds[layer]].level_names[levels[layer]] if buffers[layer] else MAPPING if idle[layer] else COMPUTE
         for layer in range(len(unique))

@@ -66,7 +66,7 @@ def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
             told.append(f"{one.name} is unlimited, so that factors change nothing: give values{limit}")
         elif one.kind == "size" and now is not None:
             told += [
-                f"{_written(axis, value)} changes no chiplet of these designs{_rule(axis)}"
+                f"{_written(axis, value)} changes no chiplet of these designs{_rule(axis, candidates)}"
                 for value in axis.values
                 if not (axis.factor and value == 1)
                 and _same(now, resized(candidates, _variant(candidates, [axis], [value])))
@@ -74,12 +74,15 @@ def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
     return told
 
 
-def _rule(axis: Axis) -> str:
-    """Why a factor on sizes may change no size; empty for values."""
-    if not axis.factor:
-        return ""
-    capacity = axis.parameter.name.endswith("capacity")
-    return ": capacities are rounded up to whole rows" if capacity else ": fanouts are rounded, and at least 1"
+def _rule(axis: Axis, candidates: Candidates) -> str:
+    """Why a value of sizes may change no size; empty where nothing is known of it."""
+    rules: list[str] = []
+    if axis.factor:
+        capacity = axis.parameter.name.endswith("capacity")
+        rules.append("capacities are rounded up to whole rows" if capacity else "fanouts are rounded, and at least 1")
+    if np.any(np.asarray(candidates.evaluation.templates.sized)):
+        rules.append("templates of fixed sizes keep theirs")
+    return f": {', and '.join(rules)}" if rules else ""
 
 
 def _same(now: SizedDesign, new: SizedDesign) -> bool:

@@ -229,6 +229,7 @@ def variant_sizes(
     """Capacities `[S, V]` and fanouts `[S, V, 2]` of a design's chiplets on a variant.
 
     A changed capacity is rounded up to the template's granularity, a changed fanout to the nearest whole number.
+    Templates of fixed sizes keep them.
     """
     nominal = chiplets(design, evaluation, sizes)
     template = jnp.maximum(design.template, 0)
@@ -243,11 +244,15 @@ def variant_sizes(
 
     # The product has a rounding error: 1.1 * 160 words must not become 12 rows of 16.
     def up(words: jax.Array) -> jax.Array:
-        return jnp.ceil(words / granule * (1 - 4 * jnp.finfo(words.dtype).eps)) * granule
+        rows = words / granule
+        near = jnp.round(rows)
+        whole = jnp.abs(rows - near) <= 4 * jnp.finfo(words.dtype).eps * rows
+        return jnp.where(whole, near, jnp.ceil(rows)) * granule
 
     capacity = changed(nominal.capacity, factor[..., 0], stated[..., 0], up)
     fanout = changed(nominal.fanout, factor[..., 1:], stated[..., 1:], lambda x: jnp.maximum(jnp.round(x), 1))
-    return capacity, fanout
+    fixed = arrays.sized[template, None]
+    return jnp.where(fixed, nominal.capacity, capacity), jnp.where(fixed[..., None], nominal.fanout, fanout)
 
 
 # ---------------------------------------------------------------- evaluation
