@@ -75,6 +75,9 @@ def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationMode
         paths: ONNX files, at least one; weights are not read.
         options: `batch`, `shapes`, `skip_unknown`, `warn` and `depthwise`, as for `load_scenario`.
 
+    Returns:
+        The application model: a network per file, in their order, each with its layers.
+
     Raises:
         InputError: a file cannot be read or holds what is not modelled; the error names file, node and remedy.
 
@@ -135,6 +138,9 @@ def read_designs(
         technology: energy and area tables that the designs were made with, or their name or file; default the packaged
             ones that they were made with.
         dtype: float dtype of the space; float64 needs JAX's x64 mode.
+
+    Returns:
+        The designs with their problem, tables and space; broken entries of the file are listed in `.broken`.
 
     Raises:
         InputError: the file cannot be read, or no entry of it is a design.
@@ -253,7 +259,7 @@ def decide(front: SearchResult | str | os.PathLike[str], target: str) -> Decisio
     Args:
         front: what `search` returned, or its results folder.
         target: demands separated by commas, such as `latency<=33ms,area<=20mm2` or `fps:NETWORK>=30`, of latency,
-            latency:NETWORK, energy, area, power, fps, fps:NETWORK and objectives of your own
+            latency:NETWORK, energy, area, power, fps, fps:NETWORK, period (if searched for) and objectives of your own
             (`schedule.decision.read_target`).
 
     Returns:

@@ -261,6 +261,22 @@ def test_ctrl_c_between_generations_writes_what_there_is_and_says_so_to_scripts(
     assert (tmp_path / "front.csv").exists()
 
 
+def test_ctrl_c_while_a_step_is_recorded_leaves_a_checkpoint_that_goes_on(networks, tmp_path, monkeypatch, capsys):
+    record, calls = searching._rows, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return record(*arguments)
+
+    monkeypatch.setattr(searching, "_rows", interrupted)
+    assert search(networks, tmp_path, "--no-figures") == 130
+    monkeypatch.undo()
+    assert search(networks, tmp_path, "--no-figures", "--resume") == 0
+    assert int(table(tmp_path / "history.csv")[-1]["generation"]) == 12
+
+
 def test_ctrl_c_twice_names_the_checkpoint(networks, tmp_path, monkeypatch, capsys):
     def progress(self, progress, generations):
         if progress.generation >= 4:

@@ -1,4 +1,4 @@
-"""The verb `plot`: draws the figures of a results folder again."""
+"""The verb `plot`: draws the figures of a search's results folder again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mohamjax.errors import InputError
 
 def add_parser(verbs: options.Verbs) -> None:
     """Adds the verb and its options."""
-    parser = verbs.add_parser("plot", help="draw the figures of a results folder again")
-    parser.add_argument("folder", help="a results folder")
+    parser = verbs.add_parser("plot", help="draw the figures of a search's results folder again")
+    parser.add_argument("folder", help="results folder of a search")
     parser.add_argument("--format", default="png", help="png, svg or pdf; several separated by commas")
     parser.add_argument(
         "--technology",

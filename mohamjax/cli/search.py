@@ -91,7 +91,7 @@ def _add_hardware(parser: options.Arguments) -> None:
         help="whose bandwidth layers share: memory interfaces alone (interface), also the links of chiplets and the "
         "DRAM (all), or also every link of the mesh (mesh); default: the package's",
     )
-    parser.add_argument("--max-chiplets", type=options.positive, help="most chiplets of a design (default 16)")
+    parser.add_argument("--max-chiplets", type=options.positive, help="most chiplets of a design (default: all tiles)")
 
 
 def _add_goals(parser: options.Arguments) -> None:
@@ -276,9 +276,6 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return dataclasses.replace(settings, **changes)
 
 
-_MOST_CHIPLETS = 16  # per design, as in MOHaM
-
-
 def problem_of(
     arguments: argparse.Namespace, application: ApplicationModel, hinting: ApplicationModel
 ) -> DesignProblem:
@@ -301,14 +298,13 @@ def problem_of(
         package = load_package(arguments.package, package)
     if arguments.contention is not None:
         package = dataclasses.replace(package, contention=arguments.contention)
-    most = arguments.max_chiplets
     return DesignProblem(
         application,
         templates_of(arguments, hinting),
         package,
         technology_of(arguments) if arguments.technology or arguments.static_energy else None,
         arguments.require or None,
-        min(_MOST_CHIPLETS, package.max_tiles) if most is None else most,
+        arguments.max_chiplets,
     )
 
 

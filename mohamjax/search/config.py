@@ -193,6 +193,11 @@ class MohamConfig:
         """Random individuals added to each generation."""
         return round(self.immigrants * self.population)
 
+    @property
+    def candidates(self) -> int:
+        """Designs that a generation evaluates: the populations of all islands and their immigrants."""
+        return self.islands * (self.population + self.immigrant_count)
+
 
 def _check_limits(config: MohamConfig) -> None:
     """Checks the limits of a user's own, and makes a tuple of them in `config`."""

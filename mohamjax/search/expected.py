@@ -67,7 +67,7 @@ def expected_cost(problem: DesignProblem, pairs: int, settings: Settings) -> Exp
     mapper, moham, remap = settings.mapper, settings.moham, settings.remap
     plans = moham.genes == "plans"
     mappings = pairs * mapper.evaluations
-    offspring = moham.islands * (moham.population + moham.immigrant_count)
+    offspring = moham.candidates
     batches = moham.generations + (moham.seed_batches if moham.seeded else 1)
     layers, entries, descended = len(application.layers), mapper.entries, 0
     if plans and remap.maps_again:

@@ -43,8 +43,7 @@ def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:
         config: settings.
         devices: on which it runs; None for JAX's default device.
     """
-    each = config.islands * (config.population + config.immigrant_count)
-    light = config.generations * each <= _LONG
+    light = config.generations * config.candidates <= _LONG
     if devices is not None:
         return SpreadGenerations(devices, config.islands, light=light)
     return light_generations if light else generations
@@ -342,7 +341,7 @@ class Generations:
 
     def _progress(self, metrics: Metrics, tick: float) -> Progress:
         config, rounds = self.config, self._rounds
-        per_generation = config.islands * (config.population + config.immigrant_count)
+        per_generation = config.candidates
         again = -(-config.archive // config.population)  # batches of a round's evaluations
         best = metrics.best[-1]
         if self.space.measures is not None:

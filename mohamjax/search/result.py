@@ -24,6 +24,9 @@ from mohamjax.search.plans import Plan
 from mohamjax.search.resumed import named_rates
 from mohamjax.search.settings import Settings
 
+_ENDING = ("descent", "refitting", "closing", "ordering")
+"""Steps after the last generation, whose evaluations stand in the configuration of the result."""
+
 
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +34,7 @@ class SearchResult:
     """The result of a search; `mj.write_results` makes a results folder of it.
 
     Attributes:
-        front: non-dominated designs in double precision, by rising latency.
+        front: non-dominated designs in double precision, by their first objective (latency unless others are searched).
         history: one row per generation with the columns of `history.csv`; its `evaluations` are those of the
             generations alone (see the property `evaluations`).
         config: everything needed to repeat the search, as plain data.
@@ -63,12 +66,12 @@ class SearchResult:
         """Numbers of evaluations by step; a comparison of searches at equal evaluations must count all of them.
 
         `generations`: designs, including the first populations and those entered after rounds of mapping again.
-        `closing`: designs tried with chiplets in other places. `ordering`: schedules of the front's designs with layers
-        in another order. For a search of plans, the `end_batches` batches of descent and those that refit the archive
-        are not counted; each is a population with its immigrants (docs/concepts/designs.md).
+        `descent`: designs tried at the fast end of the front after the last generation, and `refitting`: designs of the
+        archive that were refitted, both with the immigrants that fill each batch. `closing`: designs tried with
+        chiplets in other places. `ordering`: schedules of the front's designs with layers in another order.
         """
         generations = self.history[-1]["evaluations"] if self.history else 0
-        steps = {step: self.config.get(step, {}).get("evaluations", 0) for step in ("closing", "ordering")}
+        steps = {step: self.config.get(step, {}).get("evaluations", 0) for step in _ENDING}
         return {"generations": int(generations), **steps}
 
     @property

@@ -28,7 +28,7 @@ from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.devices import Devices, DevicesLike, agreed, chosen_devices, gathered, is_first
 from mohamjax.runtime.struct import plain, take
 from mohamjax.schedule import Design, DesignFile, Evaluated, reevaluate, scenario_bounds
-from mohamjax.schedule.bounds import least_latency
+from mohamjax.schedule.bounds import ChipletSizes, least_latency
 from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT, offsets
@@ -248,10 +248,11 @@ class Search:
     def step(self) -> None:
         """Runs a few generations, reports them, and writes a checkpoint if one is due."""
         state, last = self._generations.step()
-        self._state, self._last = state, last
         # The tables of this state: after a round that is cut short, the round is done again.
-        self._grown = {} if self._remapper is None else self._remapper.saved()
-        self._history.extend(_rows(last, self.settings.moham, len(self._history), self._before_s))
+        grown = {} if self._remapper is None else self._remapper.saved()
+        history = [*self._history, *_rows(last, self.settings.moham, len(self._history), self._before_s)]
+        # Together, so that an interrupt finds a state with its own history.
+        self._state, self._last, self._grown, self._history = state, last, grown, history
         self._listener.progress(last, self._generations.end)
         if agreed(lambda: time.perf_counter() - self._saved_at > self.checkpoint_every_s, self._spread):
             self._save()
@@ -265,7 +266,7 @@ class Search:
         config, tick = self.settings.moham, time.perf_counter()
         assert self._state is not None
         self._state = gathered(self._state, self._spread)
-        self._closed, self._finish_s = Closing(), 0.0
+        self._closed, self._refined, self._finish_s = Closing(), 0, 0.0
         if self._remapper is not None:
             self._tables = self._remapper.tables
         if not self._plans or self._interrupted:
@@ -273,7 +274,7 @@ class Search:
         changed = "trying changes of the fastest designs, then " if descents(config) else ""
         last = ", then closing it over places" if config.end_rounds else ""
         self._listener.announce(f"{changed}refitting the front{last}")
-        rates = self.settings.plan_rates
+        rates, unclosed = self.settings.plan_rates, self._closed
         try:
             steps = finishing(
                 self._state, self._space, config, rates=rates, devices=self._spread, told=self._told_of_closing
@@ -281,6 +282,7 @@ class Search:
             for state in steps:
                 # Interrupts are raised while this waits.
                 self._state = jax.block_until_ready(state)
+                self._refined += self._closed is unclosed
         except KeyboardInterrupt:
             # If the checkpoint had all generations, an earlier run may have written a finished front already.
             if self._last is None or self._several:
@@ -394,6 +396,10 @@ class Search:
             own["offsets"] = plain(offsets(config.objectives, self.problem.application))
         if self.settings.within is not None:
             own["within_latency_s"] = self._limited.requirements.limits[0]
+        if self._refined:
+            descended = min(self._refined, descents(config))
+            batches = {"descent": descended, "refitting": self._refined - descended}
+            own |= {step: {"evaluations": count * config.candidates} for step, count in batches.items() if count}
         if self._closed.rounds:
             own["closing"] = self._closed.counts
         record = record_of(self.problem, self.settings) | own
@@ -582,11 +588,11 @@ def _floor(problem: DesignProblem, ensemble: Ensemble | None, tables: MappingTab
     setup, chiplets = problem.setup, problem.max_chiplets
     if ensemble is None:
         return scenario_bounds(setup, tables, wires, chiplets).objectives
-    rows = []
+    rows, sizes = [], ChipletSizes.of_tables(tables)  # chiplets are sized for all models
     for member in ensemble.models:
         one = member.application
         own, hops = own_tables(one, setup.application, tables), own_wires(one, setup.application, wires)
-        bounds = scenario_bounds(setup.of(one), own, hops, chiplets)
+        bounds = scenario_bounds(setup.of(one), own, hops, chiplets, sizes)
         rows.append(bounds.objectives)
     return np.max(rows, axis=0)
 
@@ -598,7 +604,7 @@ def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) 
     """
     count = len(progress.hypervolume)
     first = progress.generation - count + 1
-    per_generation = config.islands * (config.population + config.immigrant_count)
+    per_generation = config.candidates
     rows = [
         {
             "generation": first + i,

@@ -33,6 +33,9 @@ def design_dimensions(space: DesignSpace, genes: str = "plans") -> int:
         space: from `problem.arrays`.
         genes: `plans` or `layers`, as in `decode_design`.
 
+    Returns:
+        D.
+
     Raises:
         TypeError: `space` has a wrong type.
         ValueError: `genes` is neither of these.
