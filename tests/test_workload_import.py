@@ -942,6 +942,15 @@ def test_the_only_axis_of_an_input_is_a_batch_only_beside_samples(tmp_path, symb
     assert brief(network) == [("bmm", {"N": 3, "C": 4, "K": 6})]
 
 
+def test_identifiers_of_users_and_items_have_a_batch(tmp_path):
+    """Sizes without names of several inputs of one axis, as recommenders have them."""
+    nodes = [node("Gather", "table a", "u"), node("Gather", "table b", "v"), node("Mul", "u v", "m"),
+             node("MatMul", "m w", "y")]  # fmt: skip
+    inputs = [info("a", (None,), INT64), info("b", ("unk__7",), INT64)]
+    proto = model(nodes, inputs, ["y"], [weight("table", (9, 4)), weight("w", (4, 5))])
+    assert brief(read(tmp_path, proto, batch=3)[0]) == [("fc", {"N": 3, "C": 4, "K": 5})]
+
+
 def test_a_batch_letter_that_is_another_axis_elsewhere_is_no_batch(tmp_path):
     """N counts points where B is the batch, so it is none in an input that starts with it either."""
     inputs = [info("x", ("B", "N", 4)), info("z", ("N", 4))]
@@ -987,7 +996,7 @@ def test_a_batch_of_a_graph_warns_where_only_another_input_starts_with_it(tmp_pa
     proto = model([node("Conv", "x w", "y")], [info("x", (1, 8, 16, 16)), info("w", (4, 8, 3, 3))], ["y"])
     network, warnings = read(tmp_path, proto, batch=4)
     assert network.layers[0].shape.N == 1
-    why = "the first axis of input 'x' is fixed at 1, that of input 'w' at 4"
+    why = "the first axis of input 'x' is fixed at 1, and the first axis of input 'w' is fixed at 4"
     assert len(warnings) == 1 and f"a batch of 4 has no effect: {why}; export" in warnings[0]
 
 

@@ -8,7 +8,7 @@ import re
 import sys
 from collections import abc
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mohamjax.errors import InputError, one_line
 from mohamjax.reader import closest_name
@@ -31,6 +31,7 @@ LAYER_COLUMNS = (
 
 _NAMED_BATCH = re.compile(r"batch|^(bs|bsz|mb|nb)$", re.IGNORECASE)
 _BATCH_LETTER = re.compile(r"^[nb]$", re.IGNORECASE)
+_NO_NAME = re.compile(r"^(unk\w*|s\d+|dim_?\d+|)$", re.IGNORECASE)  # as exporters number symbols
 _NO_BATCH = re.compile(
     r"seq|len|height|width|^h$|^w$|^t$|^l$|^s$|^c$|time|step|tok|past|frame|chan|feat|hidden|head|point|node|edge|row|col|dim_?[1-9]",
     re.IGNORECASE,
@@ -234,21 +235,35 @@ def _input_tensors(
         if name in walk.shapes:
             shape = walk.shapes[name]
         elif not sequence and name in used:
-            shape = _resolved(info, shape, symbols, batch or 1 if axes.get(name) == 0 else None, path)
+            shape = _resolved(info, shape, symbols, (batch or 1) if axes.get(name) == 0 else None, path)
         why = "" if shape is not None else f"input {name!r} has no shape"
         tensors[name] = Tensor(shape, dtype, const=name in weights, producers=frozenset(), sequence=sequence, why=why)
     if batch is None:
         return tensors, False
     sizes = _sizes_along_batch({name: t for name, t in tensors.items() if name in used and not t.const}, stated, axes)
+    given = {name for name in walk.shapes if name in axes}
     if chosen:
-        _check_batch_reaches_all(sizes, batch, tell)
+        _check_batch_reaches_all(sizes, batch, given, tell)
         return tensors, False
-    return tensors, _is_of_one_sample(sizes, batch, walk.shapes, tell)
+    return tensors, _is_of_one_sample(sizes, batch, given, tell)
+
+
+class _AlongBatch(NamedTuple):
+    """An input along its batch axis."""
+
+    axis: int
+    size: int
+    sure: bool  # whether it has a batch axis, or another axis beside the first one
+
+    def told(self, name: str) -> str:
+        """The size in words."""
+        where = "the first axis" if self.axis == 0 else f"axis {self.axis}"
+        return f"{where} of input {name!r} is fixed at {self.size}"
 
 
 def _sizes_along_batch(
     inputs: abc.Mapping[str, Tensor], stated: abc.Mapping[str, Sequence[int | str]], axes: abc.Mapping[str, int]
-) -> dict[str, int]:
+) -> dict[str, _AlongBatch]:
     """The size of each input along its batch axis; along its first axis where none is symbolic.
 
     Args:
@@ -256,45 +271,55 @@ def _sizes_along_batch(
         stated: Their sizes as the file states them.
         axes: Their batch axes (`_batch_axes`).
     """
-    sizes = {name: t.shape[axes.get(name, 0)] or 0 for name, t in inputs.items() if t.shape}
-    # An input that starts with a symbol that is no batch says nothing about the batch, if any other input does.
+    sizes = {}
+    for name, t in inputs.items():
+        if t.shape:
+            axis = axes.get(name, 0)
+            sizes[name] = _AlongBatch(axis, t.shape[axis] or 0, name in axes or len(t.shape) > 1)
+    # An input that starts with a symbol that is no batch is ignored if any other input tells the batch.
     telling = {n: d for n, d in sizes.items() if n in axes or not stated[n] or isinstance(stated[n][0], int)}
     return telling or sizes
 
 
-def _check_batch_reaches_all(sizes: abc.Mapping[str, int], batch: int, tell: Callable[[str], None]) -> None:
-    """Warns where an input has another batch than the symbolic batch of the others."""
-    other = next((name for name, d in sizes.items() if d != batch), None)
+def _check_batch_reaches_all(
+    sizes: abc.Mapping[str, _AlongBatch], batch: int, given: abc.Container[str], tell: Callable[[str], None]
+) -> None:
+    """Warns where an input has another batch than the others, whose batch is symbolic.
+
+    The arguments are those of `_is_of_one_sample`.
+    """
+    # The only axis of an input, such as a number of beams, may be no batch.
+    other = next((name for name, own in sizes.items() if own.sure and own.size != batch), None)
     if other is not None:
-        tell(
-            f"a batch of {batch} does not reach every input: the first axis of input {other!r} is fixed at "
-            f"{sizes[other]}; export the model with a symbolic batch for all inputs"
-        )
+        remedy = "export the model with a symbolic batch for all inputs"
+        if other in given:
+            remedy = f"give it a shape of {batch} samples"
+        tell(f"a batch of {batch} does not reach every input: {sizes[other].told(other)}; {remedy}")
 
 
 def _is_of_one_sample(
-    sizes: abc.Mapping[str, int], batch: int, given: abc.Container[str], tell: Callable[[str], None]
+    sizes: abc.Mapping[str, _AlongBatch], batch: int, given: abc.Container[str], tell: Callable[[str], None]
 ) -> bool:
     """Whether the batch of every input is 1; warns unless all are 1, or all the batch that is asked for.
 
     Args:
-        sizes: Size of each input along its batch axis.
+        sizes: Inputs along their batch axes.
         batch: The batch that is asked for.
-        given: Inputs whose shapes the user gave.
+        given: Inputs with a symbolic batch whose shapes the user gave.
         tell: Takes a warning.
     """
-    found = set(sizes.values())
+    found = {own.size for own in sizes.values()}
     if found in ({1}, {batch}):
         return found == {1}
-    other = next((name for name, d in sizes.items() if d not in (1, batch)), None)
+    other = next((name for name, own in sizes.items() if own.size not in (1, batch)), None)
     remedy = "export the model with a batch of 1, or with a symbolic one"
     if other is not None:
-        why = f"the first axis of input {other!r} is fixed at {sizes[other]}"
+        why = sizes[other].told(other)
         if other in given:
             remedy = f"give it a shape of 1 or {batch} samples"
     elif sizes:
-        one, several = (next(name for name, d in sizes.items() if d == size) for size in (1, batch))
-        why = f"the first axis of input {one!r} is fixed at 1, that of input {several!r} at {batch}"
+        one, several = (next(name for name, own in sizes.items() if own.size == size) for size in (1, batch))
+        why = f"{sizes[one].told(one)}, and {sizes[several].told(several)}"
     else:
         why = "no input has an axis"
     tell(f"a batch of {batch} has no effect: {why}; {remedy}")
@@ -332,7 +357,8 @@ def _batch_rank(symbol: str, axis: int) -> int:
 def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]:
     """The axis of each input that is its batch; inputs without one are left out.
 
-    An input has one batch. A symbol that is another axis of some input is no batch anywhere, unless its name says so.
+    An input has one batch. A symbol that is another axis of some input is no batch anywhere, unless that input's own
+    batch has the same symbol, named like a batch.
 
     Args:
         inputs: Sizes of each input (`_sizes`).
@@ -350,8 +376,8 @@ def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]
         name: at
         for name, at in axes.items()
         if inputs[name][at] not in others
-        # The only axis of an input may as well be a length, unless there are samples of several axes beside it.
-        and (several or _says_batch(inputs[name][at]))
+        # The only axis of an input may as well be a length, unless there are other samples beside it.
+        and (several or _says_batch(inputs[name][at]) or (len(axes) > 1 and _NO_NAME.search(str(inputs[name][at]))))
     }
 
 

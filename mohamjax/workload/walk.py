@@ -333,9 +333,10 @@ class Walk:
     def _finish(self, call: Call, outputs: list[Tensor]) -> None:
         """Fills in what follows in the same way for every operator: constness, producers, width, who lost a shape."""
         operands = [t for t in call.inputs if t is not None]
-        first = VALUES_FROM_FIRST.get(call.op)
-        if first or all(is_known(out.shape) for out in outputs):  # an unknown shape depends on the data of its operand
-            operands = operands[:first]
+        if call.op in VALUES_FROM_FIRST:
+            first = VALUES_FROM_FIRST[call.op]
+            if first or all(is_known(out.shape) for out in outputs):  # an unknown shape depends on its operand's data
+                operands = operands[:first]
         const = all(t.const for t in operands) and call.op not in PURE_RANDOM
         producers: frozenset[int] | None = None
         why = ""
