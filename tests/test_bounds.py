@@ -24,6 +24,7 @@ from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design, Setup
 from mohamjax.schedule.bounds import ChipletSizes, design_bounds, least_area, scenario_bounds
 from mohamjax.schedule.ensemble import model_reports, models_of, own_tables, own_wires
+from mohamjax.schedule.front_bounds import front_bounds
 from mohamjax.workload.ensemble import joined
 
 SLACK = 1 + 1e-9
@@ -124,6 +125,8 @@ def test_a_chiplet_may_be_sized_for_another_model():
     setup = Setup(one, (template,), TECHNOLOGY, package)
     alone, both = (scenario_bounds(setup, own, hops, sizes=given).energy_J for given in (None, sizes))
     assert both <= found.objectives[0, 1] * SLACK < alone
+    least = front_bounds(setup, own, hops, sizes=sizes, cells=2).least_energy_J.min()
+    assert least <= found.objectives[0, 1] * SLACK
 
 
 def alike(problem, cycles, traffic):

@@ -110,6 +110,20 @@ def test_single_precision_adds_up_too():
         assert total == pytest.approx(said["energy_J"], rel=2e-6)
 
 
+def test_cycles_that_single_precision_rounds_up_bind_no_buffer():
+    """16,777,219 cycles of computing become 16,777,220."""
+    problem, package = application([[]]), PackageParameters(max_tiles=1)
+    made = with_nests(alike(problem, [2**24 + 3], [1]), 1.0)
+    single, one = recast(made, np.float32), design([0], [0], tiles=1)
+    reported = reports(one, evaluation(problem, single, package, templates=TEMPLATES[1:2]))
+    wires = wires_of(problem, single, TEMPLATES[1:2])
+    rounded = Evaluated(problem, TEMPLATES[1:2], TECHNOLOGY, package, single, wires, one, reported)
+    assert reported.timeline.end[0, 0] == 2**24 + 4
+    exact = evaluated(problem, made, one, package, TEMPLATES[1:2])
+    bound = [explain_designs(rows(1), found)["designs"][0]["layers"][0]["bound"] for found in (exact, rounded)]
+    assert bound[0] == bound[1] in ("MACs", "mapping")
+
+
 def test_a_case_worked_out_by_hand():
     """Two layers share an interface of 4 bytes per cycle that each alone would fill; a third waits for both."""
     problem = application([[], [], [0, 1]])

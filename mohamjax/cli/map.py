@@ -76,7 +76,7 @@ def add_parser(verbs: options.Verbs) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="mappings of your own that join the first population: a JSON file as --out writes, or the YAML files of "
+        help="mappings of your own that join the search: a JSON file as --out writes, or the YAML files of "
         "one mapping in Timeloop's format, or their folder; may be given several times",
     )
     parser.add_argument(

@@ -102,7 +102,8 @@ class LayerMapper:
 
         Args:
             key: typed key of the search.
-            given: mappings that join the first population; L levels.
+            given: mappings that join the first population, those beyond its places the archive after the last
+                generation; L levels.
             wanted: `[U, T]` bool, pairs to search; default all that can be.
 
         Returns:
@@ -171,7 +172,7 @@ class LayerMapper:
         config, own = self.config, None if self.devices is None else self.devices.own
         spaces = {pair: self._space(pair) for pair in pairs}
         count = config.population + config.immigrants
-        most = max([0, *map(len, [given[pair.place] for pair in pairs] if descends else given.values())])
+        most = max([0, *(len(given.get(pair.place, ())) for pair in pairs)])
         batches = -(-most // count)
         start = Start(given, most if batches == 1 and not descends else batches * count, lenient=descends)
         late = 0 if descends else max(batches - 1, 0)

@@ -127,8 +127,8 @@ class ChipletSizes(NamedTuple):
         first = np.unique(rows, axis=0, return_index=True)[1]
         return ChipletSizes(*(np.asarray(column)[new][first] for column in self))
 
-    def by_template(self, templates: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Capacities `[T, K, V]`, fanouts `[T, K, V, 2]`, and which of them exist `[T, K]`; the others are ones."""
+    def apart(self, templates: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """By template: capacities `[T, K, V]`, fanouts `[T, K, V, 2]`, which exist `[T, K]`; the others are ones."""
         most = max((int(np.sum(self.template == t)) for t in range(templates)), default=0)
         lead = templates, -(-most // 64) * 64  # few sizes of programs
         capacity, fanout = (np.ones((*lead, *leaf.shape[1:])) for leaf in (self.capacity, self.fanout))
@@ -231,7 +231,7 @@ def least_costs(
         capacity, fanout = by_template(tables.capacity), by_template(tables.fanout)
         valid, own = by_template(valid_mappings(tables)) > 0, capacity.shape[1]
         if sizes is not None and len(sizes.template):
-            more = sizes.by_template(shape[1])
+            more = sizes.apart(shape[1])
             capacity, fanout, allowed = (
                 np.concatenate([a, b], axis=1) for a, b in zip((capacity, fanout, valid), more, strict=True)
             )
@@ -258,6 +258,12 @@ def least_costs(
     return back(energy), back(chip)
 
 
+def fewest_hops(places: PackageTables, most: int) -> float:
+    """Hops of the chiplet that is nearest to its memory interface, in packages of up to `most` chiplets."""
+    present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
+    return float(places.hops[: most + 1][present[: most + 1]].min())
+
+
 def scenario_bounds(
     setup: Setup,
     tables: MappingTables,
@@ -278,9 +284,7 @@ def scenario_bounds(
     most = package.max_tiles if max_chiplets is None else max_chiplets
     copies = layer_copies(application)
     places = jax.device_get(package_tables(package))
-    present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
-    hops = float(places.hops[: most + 1][present[: most + 1]].min())
-    energy, area = least_costs(setup, tables, wires, hops, sizes)
+    energy, area = least_costs(setup, tables, wires, fewest_hops(places, most), sizes)
     return _bounds(
         _latencies(setup, tables, most, places),
         float(copies @ energy.min(axis=(1, 2))),

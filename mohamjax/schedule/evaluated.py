@@ -65,18 +65,22 @@ class Evaluated(Setup):
         pick = functools.partial(jax.tree.map, lambda leaf: leaf[index])
         return dataclasses.replace(self, designs=pick(self.designs), reports=pick(self.reports))
 
+    @property
+    def _other_sizes(self) -> ChipletSizes:
+        """Sizes of chiplets that no mapping of the tables needs by itself."""
+        own = ChipletSizes.of_designs(self.designs, self.reports.chiplets)
+        return own.without(ChipletSizes.of_tables(self.tables))
+
     def bounds(self, max_chiplets: int | None = None) -> Bounds:
         """Lower bounds for all designs over the tables, and for these, whose chiplets may be sized for other networks.
 
         `max_chiplets` defaults to the tiles of the package.
         """
-        own = ChipletSizes.of_designs(self.designs, self.reports.chiplets)
-        others = own.without(ChipletSizes.of_tables(self.tables))
-        return scenario_bounds(self, self.tables, self.wires, max_chiplets, others)
+        return scenario_bounds(self, self.tables, self.wires, max_chiplets, self._other_sizes)
 
     def front_bounds(self, max_chiplets: int | None = None) -> FrontBounds:
         """Lower bounds for all designs over the tables, over area and latency; otherwise as `bounds`."""
-        return front_bounds(self, self.tables, self.wires, max_chiplets)
+        return front_bounds(self, self.tables, self.wires, max_chiplets, self._other_sizes)
 
     def design_bounds(self) -> list[Bounds]:
         """Lower bounds for all schedules on the chiplets of each design."""

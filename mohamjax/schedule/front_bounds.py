@@ -52,7 +52,9 @@ import numpy.typing as npt
 from mohamjax.hardware import PackageParameters, package_tables
 from mohamjax.mapping import MappingTables, Wires
 from mohamjax.schedule.bounds import (
+    ChipletSizes,
     dram_bandwidth,
+    fewest_hops,
     isolated_cycles,
     layer_copies,
     least_area,
@@ -412,10 +414,10 @@ def _at(values: np.ndarray, index: np.ndarray) -> np.ndarray:
     return values[..., np.arange(len(index))[:, None], index]
 
 
-def _mappings(setup: Setup, tables: MappingTables, wires: Wires, hops: float) -> _Mappings:
+def _mappings(setup: Setup, tables: MappingTables, wires: Wires, hops: float, sizes: ChipletSizes | None) -> _Mappings:
     """The mappings with their least costs, lowered by `_ROUNDING`."""
     package = setup.package
-    energy, chip = least_costs(setup, tables, wires, hops)
+    energy, chip = least_costs(setup, tables, wires, hops, sizes)
     chip = chip + package.router_area + package.transceiver_area
     valid = valid_mappings(tables)
     # Least area of the most demanding layer that a template does not run, on any other template.
@@ -640,7 +642,13 @@ def cell_edges(own: np.ndarray, low: float, high: float, cells: int) -> np.ndarr
 
 
 def front_bounds(
-    setup: Setup, tables: MappingTables, wires: Wires, max_chiplets: int | None = None, *, cells: int = _CELLS
+    setup: Setup,
+    tables: MappingTables,
+    wires: Wires,
+    max_chiplets: int | None = None,
+    sizes: ChipletSizes | None = None,
+    *,
+    cells: int = _CELLS,
 ) -> FrontBounds:
     """Bounds for every design over these tables whose chiplets are as large as their layers need; proof above.
 
@@ -649,14 +657,13 @@ def front_bounds(
         tables: Pareto tables `[U, T, M, ...]`; in double precision for bounds that hold in double precision.
         wires: wires of their mappings.
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
+        sizes: further sizes that chiplets may have, such as those that layers of other networks need.
         cells: cells along area and latency, at least 2; up to as many again where the tables have few breakpoints.
     """
     package = setup.package
     most = package.max_tiles if max_chiplets is None else max_chiplets
-    places = jax.device_get(package_tables(package))
-    present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
-    hops = float(places.hops[: most + 1][present[: most + 1]].min())
-    mappings = _mappings(setup, tables, wires, hops)
+    hops = fewest_hops(jax.device_get(package_tables(package)), most)
+    mappings = _mappings(setup, tables, wires, hops, sizes)
     paths = _Paths(setup.application)
 
     exists = np.isfinite(mappings.room)

@@ -25,8 +25,8 @@ COMPUTE = "MACs"
 MAPPING = "mapping"
 """What binds a layer that waits for nothing, but whose mapping leaves at least half of the MACs idle."""
 
-_ROUNDING = 8
-"""Rounding error of cycles, in units of the last place of the report's precision."""
+_ROUNDING = 1e-9, 8
+"""Relative rounding error of cycles: this much, or so many units of the last place of a less precise report."""
 
 SLIGHT = 0.98
 """A resource does not bind a layer that still runs at this share of its full speed or faster."""
@@ -165,7 +165,7 @@ def binding(
         resources: names of the shared resources.
         precision: float dtype of the report, whose cycles may be rounded.
     """
-    rounding = _ROUNDING * float(np.finfo(precision).eps)
+    rounding = max(_ROUNDING[0], _ROUNDING[1] * float(np.finfo(precision).eps))
     levels = slowest_levels(design, tables, templates, unique)
     kinds = np.asarray(design.template)[np.asarray(design.assignment)[: len(unique)]]
     buffers = use.alone > use.compute * (1 + rounding)

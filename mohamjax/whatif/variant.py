@@ -246,7 +246,7 @@ def variant_sizes(
     def up(words: jax.Array) -> jax.Array:
         rows = words / granule
         near = jnp.round(rows)
-        whole = jnp.abs(rows - near) <= 4 * jnp.finfo(words.dtype).eps * rows
+        whole = jnp.abs(rows - near) <= jnp.minimum(4 * jnp.finfo(words.dtype).eps * rows, 0.25)
         return jnp.where(whole, near, jnp.ceil(rows)) * granule
 
     capacity = changed(nominal.capacity, factor[..., 0], stated[..., 0], up)
