@@ -311,6 +311,40 @@ def test_genes_in_bulk_are_checked(tmp_path, problem, tables, designs, name, val
     assert told in rows[lone]["reason"]
 
 
+@pytest.mark.parametrize(
+    "name, value, told",
+    [
+        ("capacity", np.inf, "has inf words, the template allows"),
+        ("capacity", 1e7, "has 1e+07 words, the template allows"),
+        ("capacity", -5.0, "has -5 words"),
+        ("capacity", np.nan, "has nan words"),
+        ("fanout", 1000.0, "has fanout [1000.0, 1000.0], the template allows"),
+        ("fanout", 1.5, "has fanout [1.5, 1.5]"),
+    ],
+)
+def test_sizes_in_arrays_are_checked_as_in_documents(problem, bulk, tmp_path, name, value, told):
+    arrays = {name: np.array(array) for name, array in mapped_arrays(bulk).items()}
+    levels = max(len(template.levels) for template in problem.templates)
+    tile = int(np.flatnonzero(arrays["template"][3] >= 0)[0])
+    tiles = arrays["template"].shape
+    sizes = {"capacity": np.full((*tiles, levels), -1.0), "fanout": np.full((*tiles, levels, 2), -1.0)}
+    sizes[name][3, tile, 1] = value
+    np.savez(tmp_path / "own.npz", **(arrays | sizes))
+    own = read_design_arrays(tmp_path / "own.npz", technology=problem.technology)
+    faults = own.faults(own.block(slice(None)))
+    assert f"tile {tile}: level" in faults[3] and told in faults[3]
+    assert not any(fault for k, fault in enumerate(faults) if k != 3)
+
+
+@pytest.mark.parametrize("name", ["mapping", "assignment", "template", "order"])
+def test_numbers_beyond_int32_do_not_wrap(problem, bulk, tmp_path, name):
+    arrays = {name: np.array(array) for name, array in mapped_arrays(bulk).items()}
+    arrays[name] = arrays[name].astype(np.int64) + 2**32
+    np.savez(tmp_path / "wide.npz", **arrays)
+    own = read_design_arrays(tmp_path / "wide.npz", technology=problem.technology)
+    assert all(own.faults(own.block(slice(None))))
+
+
 def test_damaged_arrays_are_refused(tmp_path, bulk, problem):
     arrays = dict(mapped_arrays(bulk))
 
@@ -320,6 +354,7 @@ def test_damaged_arrays_are_refused(tmp_path, bulk, problem):
     for change, told in (
         ({"order": arrays["order"][:, :-1]}, "shape"),
         ({"count": arrays["count"] + 50}, "loop nests"),
+        ({"count": arrays["count"].astype(np.int64) + 2**32}, "loop nests"),
         ({"format": np.asarray("other/1")}, "unknown format"),
         ({"mapping": arrays["mapping"].astype(float)}, "float64"),
         ({"names": np.asarray(["a"] * len(arrays["order"]))}, "names: a comes"),
@@ -466,6 +501,12 @@ def test_what_one_json_file_is_asked_json_lines_and_results_folders_are_asked_to
     assert "--explain: is for one file; name a single JSON, JSON lines or npz file" in capsys.readouterr().err
     assert main(["evaluate", "designs", str(bulk), "--float32", "--explain", "0", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["designs"]) == 1
+
+
+def test_only_the_end_of_a_name_tells_json_lines(tmp_path):
+    path = tmp_path / "jobs.jsonl.json"
+    path.write_text(json.dumps(TABLE, indent=1))
+    assert evaluate([path], tmp_path / "out.csv").rows == len(TABLE["schedules"])
 
 
 def test_timelines_of_json_lines_are_those_of_the_json_file(tmp_path, document):

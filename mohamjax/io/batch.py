@@ -28,7 +28,7 @@ from mohamjax.io.designs_reader import header_rows, is_answer, read_header
 from mohamjax.io.documents import added_nests, no_format
 from mohamjax.io.entries import Place, identified
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_TABLE_FORMAT, SCHEDULE_FORMAT, written_as
+from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_TABLE_FORMAT, LINES, SCHEDULE_FORMAT, written_as
 from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.inputs import Inputs, Paths, find_inputs, keep_inputs
 from mohamjax.io.nests import NestList
@@ -277,7 +277,7 @@ class _Sources:
         """The entries of a file from place `skip` on."""
         path, empty = self.files[file], True
         try:
-            for one in self._lines(file, path) if ".jsonl" in path.name else self._document(file, path):
+            for one in self._lines(file, path) if path.name.endswith(LINES) else self._document(file, path):
                 empty = False
                 if one.entry >= skip:
                     yield one
@@ -552,7 +552,7 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
     for first in range(skip, len(own), sources.rows):
         rows = slice(first, min(first + sources.rows, len(own)))
         designs = own.block(rows)
-        reasons = own.faults(designs.design)
+        reasons = own.faults(designs)
         good = np.asarray([not reason for reason in reasons], bool)
         values, reasons = costs_of(evaluator, reasons, take(designs, good), lambda: (own.mappings, own.count), 0)
         out = [

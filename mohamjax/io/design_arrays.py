@@ -187,7 +187,7 @@ class DesignArrays:
 
     def block(self, rows: slice) -> SizedDesign:
         """Some of the designs, copied from the file, NumPy leaves."""
-        genes = {name: np.asarray(self.arrays[name][rows], np.int32) for name in _GENES}
+        genes = {name: _int32(self.arrays[name][rows]) for name in _GENES}
         design = Design(**genes)  # pyright: ignore[reportArgumentType]
         if "capacity" not in self.arrays:
             return sized(design, self.levels)
@@ -204,26 +204,64 @@ class DesignArrays:
         """V, the number of levels of the loop nests."""
         return self.mappings.temporal.shape[-2]
 
-    def faults(self, designs: Design) -> list[str]:
-        """Per design why its genes or loop nests are invalid; empty if they are valid. Checked before evaluation."""
-        application = self.setup.application
-        told = gene_faults(designs, application, self.count)
-        if self.refused.any():
-            unique = np.asarray(application.unique_of_layer)
-            for k in (k for k, fault in enumerate(told) if not fault):
-                kind = designs.template[k][designs.assignment[k]]
-                bad = np.flatnonzero(self.refused[unique, kind, designs.mapping[k]])
-                if bad.size:
-                    layer = application.layers[bad[0]]
-                    kept = self.setup.templates[kind[bad[0]]].name
-                    told[k] = f"layer {bad[0]} ({layer.name}): its mapping breaks what template {kept} prescribes"
+    def faults(self, designs: SizedDesign) -> list[str]:
+        """Per design why its genes, loop nests or sizes are invalid, before evaluation; empty if they are valid."""
+        application, genes = self.setup.application, designs.design
+        told = gene_faults(genes, application, self.count)
+        strange = self._strange_sizes(designs)
+        unique = np.asarray(application.unique_of_layer)
+        for k in (k for k in np.flatnonzero(strange | self.refused.any()) if not told[k]):
+            kind = genes.template[k][genes.assignment[k]]
+            bad = np.flatnonzero(self.refused[unique, kind, genes.mapping[k]])
+            if bad.size:
+                layer = application.layers[bad[0]]
+                kept = self.setup.templates[kind[bad[0]]].name
+                told[k] = f"layer {bad[0]} ({layer.name}): its mapping breaks what template {kept} prescribes"
+            elif strange[k]:
+                told[k] = self._size_fault(take(designs, k))
         return told
+
+    @functools.cached_property
+    def _largest(self) -> tuple[np.ndarray, np.ndarray]:
+        """Most words `[T, V]` and children `[T, V, 2]` that templates allow; infinite where there is no limit."""
+        templates = self.setup.templates
+        words, children = (np.full((len(templates), self.levels, *more), np.inf) for more in ((), (2,)))
+        for t, template in enumerate(templates):
+            for v, level in enumerate(template.levels):
+                words[t, v] = np.inf if level.capacity_words is None else level.capacity_words
+                children[t, v] = level.fanout
+        return words, children
+
+    def _strange_sizes(self, designs: SizedDesign) -> np.ndarray:
+        """`[N]` bool, some chiplet states a size that its template does not allow, or that is no size."""
+        template = np.clip(np.asarray(designs.design.template), 0, len(self.setup.templates) - 1)
+        depth = np.asarray([len(one.levels) for one in self.setup.templates])
+        there = (np.asarray(designs.design.template) >= 0)[..., None] & (np.arange(self.levels) < depth[template, None])
+        words, children = (most[template] for most in self._largest)
+        capacity, fanout = np.asarray(designs.capacity), np.asarray(designs.fanout)
+        fine = (capacity == -1) | ((capacity >= 0) & (capacity <= words))
+        whole = (fanout >= 1) & (fanout <= children) & (fanout == np.floor(fanout))
+        fine &= ((fanout == -1) | whole).all(axis=-1)
+        return (there & ~fine).any(axis=(1, 2))
+
+    def _size_fault(self, design: SizedDesign) -> str:
+        """The first size of one design that its template does not allow."""
+        for tile, kind in enumerate(np.asarray(design.design.template).tolist()):
+            for v, level in enumerate(self.setup.templates[kind].levels if kind >= 0 else ()):
+                words, spread = np.asarray(design.capacity)[tile, v], np.asarray(design.fanout)[tile, v]
+                name = f"tile {tile}: level {level.name}"
+                if words != -1 and not 0 <= words <= self._largest[0][kind, v]:
+                    return f"{name} has {words:g} words, the template allows {level.capacity_words}"
+                for number, most in zip(spread.tolist(), level.fanout, strict=True):
+                    if number != -1 and not (1 <= number <= most and number == np.floor(number)):
+                        return f"{name} has fanout {spread.tolist()}, the template allows {list(level.fanout)}"
+        return ""
 
     def design_file(self, path: str | pathlib.Path) -> DesignFile:
         """The whole file in memory, in the same form as a `designs/1` file; `path` is recorded as its source."""
         designs = self.block(slice(None))
         tiles = self.setup.package.max_tiles
-        reasons = self.faults(designs.design)
+        reasons = self.faults(designs)
         good = np.asarray([not reason for reason in reasons], bool)
         number = int(good.sum())
         return DesignFile(
@@ -236,6 +274,12 @@ class DesignArrays:
             tile=np.broadcast_to(np.arange(tiles, dtype=np.int32), (number, tiles)),
             source=str(path),
         )
+
+
+def _int32(values: np.ndarray) -> np.ndarray:
+    """Whole numbers as int32. What is out of range becomes the least or largest number, which nothing accepts."""
+    own, ours = np.iinfo(values.dtype), np.iinfo(np.int32)
+    return np.clip(values, max(own.min, ours.min), min(own.max, ours.max)).astype(np.int32)
 
 
 _MOST_LETTERS = 200  # characters of an identifier
@@ -325,12 +369,13 @@ def read_design_arrays(
         _check_names(arrays["names"], fail)
     if ("capacity" in arrays) != ("fanout" in arrays):
         raise fail("the one is there without the other", item="capacity, fanout")
-    count = np.array(arrays["count"], np.int32)
+    count = _int32(arrays["count"])
     if (count < 0).any() or (count > nests[2]).any():
         raise fail(f"names more loop nests than there are, {nests[2]}, or fewer than none", item="count")
     if not nests[2] or not count.any():
         raise fail("there are no loop nests", item="count")
-    own: object = {name: np.array(arrays[f"nest_{name}"], bool if name == "keep" else np.int32) for name in _LEAVES}
+    nest = {name: arrays[f"nest_{name}"] for name in _LEAVES}
+    own: object = {name: np.array(leaf, bool) if name == "keep" else _int32(leaf) for name, leaf in nest.items()}
     mappings = Mapping(**own)
     rules = DesignRules(setup)
     refused = np.zeros(nests, bool)
