@@ -41,6 +41,7 @@ from mohamjax.jobs.genetic import (
     crossover_accel,
     crossover_gen,
     crossover_rg,
+    gsharp_problem,
     mutate,
     relieve,
     standard_vary,
@@ -455,6 +456,19 @@ def test_every_objective_of_tenants_can_be_searched(batch, objective):
     assert again[objective] == pytest.approx(found.objectives[objective], rel=1e-9)
 
 
+def test_few_values_do_not_end_a_search():
+    """With numbers of jobs most schedules are equal; where these could not stay, random search was as good (.65)."""
+    rng, jobs, cores = np.random.default_rng(0), 40, 4
+    duration = rng.integers(10, 200, (jobs, cores)).astype(float)
+    moved = duration * rng.uniform(0.1, 1.0, (jobs, cores))
+    names = [tuple(f"{word}{i}" for i in range(count)) for word, count in (("job", jobs), ("core", cores))]
+    made = JobTable(*names, duration, moved, None, ((),) * jobs, ("memory",), (1.5,), ((0,),) * cores)
+    goals = JobGoals(target=tuple(rng.permutation(jobs).tolist()))
+    config = JobSearchConfig(16, 60, objectives=("unsatisfied",))
+    assert run_method("gsharp-unseeded", made, config, goals).best.objectives["unsatisfied"] < 0.5
+    assert gsharp_problem(("makespan", "missed")).distinct
+
+
 def test_what_is_no_problem_of_gsharp_is_refused(batch):
     timeless = JobTable(**{**batch.__dict__, "duration": np.where(np.arange(32)[:, None] == 3, 0.0, batch.duration)})
     with pytest.raises(InputError, match="moves bytes in no time"):
@@ -468,6 +482,10 @@ def test_what_is_no_problem_of_gsharp_is_refused(batch):
     split = JobTable(**{**batch.__dict__, "resources_of_accelerator": ((0,),) * 7 + ((),)})
     with pytest.raises(InputError, match="one bandwidth"):
         run_method("LPT-EFT", split)
+    with pytest.raises(InputError, match=r"weight.* has no number above 0"):
+        JobGoals(weight=(0.0,) * 32)
+    with pytest.raises(InputError, match=r"archive.* is 3"):
+        JobSearchConfig(objectives=("makespan", "mean-end"), archive=3)
     many = table(np.ones((1025, 63)), np.zeros((1025, 63)))
     with pytest.raises(InputError, match="too many"):
         run_method("LPT-EFT", many)

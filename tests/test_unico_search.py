@@ -26,7 +26,7 @@ from mohamjax.unico.config import METHODS, CodesignConfig
 from mohamjax.unico.history import History, unico_fit, worth_finishing
 from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
-from mohamjax.unico.results import HISTORY_COLUMNS, history_rows
+from mohamjax.unico.results import HISTORY_COLUMNS, evaluated_front, history_rows
 from mohamjax.unico.search import HardwareSearch
 from mohamjax.unico.space import named_space
 
@@ -379,6 +379,21 @@ def test_the_fitted_table():
     assert 0.56 < np.mean(unico_fit(space, every)[0] <= 2) < 0.66
     with pytest.raises(InputError, match="unico-edge"):
         search(ppa="unico-fit")
+
+
+@pytest.mark.slow
+def test_the_fit_knows_no_robustness_of_power():
+    """Its power does not depend on the mapping: R is the distance in latency, and the front in files is the fit's."""
+    config = CodesignConfig(
+        method="random", ppa="unico-fit", lanes=12, first=8, rounds=1, iterations=1, population=16, finish=0, seed=1
+    )
+    own = HardwareSearch(CodesignProblem(application(), named_space("unico-edge"), TECHNOLOGY), config)
+    result = own.run()
+    distance = result.history["robustness"]
+    assert np.array_equal(distance, result.history["delta"])
+    # With the power of the loop nests, one point had 0.76, though all its mappings have the same latency.
+    assert distance.min() == 0 and distance.max() < 0.5
+    assert len(evaluated_front(result)[1]) == len(result.front)
 
 
 @pytest.fixture(scope="module")

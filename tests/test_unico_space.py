@@ -39,6 +39,22 @@ def test_sizes():
     assert all(space.size < MOST_POINTS for space in every_space())
 
 
+def test_sizes_that_no_axis_sets_are_those_of_the_variant():
+    base = named_space("unico-ci").variants[0]
+    both = tuple(
+        dataclasses.replace(
+            base, name=name, levels=(dataclasses.replace(base.levels[0], capacity_words=words), *base.levels[1:])
+        )
+        for name, words in (("small", 64), ("big", 1024))
+    )
+    space = HardwareSpace("own", (Axis("pe_x", (1, 2, 4), (("fanout_x", 1),)), Axis("kind", ("small", "big"))), both)
+    digits = space.digits(np.arange(space.size))
+    words = np.where(digits[:, 1] == 1, 1024, 64)
+    np.testing.assert_array_equal(space.sizes(digits)[0][:, 0], words)
+    np.testing.assert_array_equal(space.sizes(digits)[1][:, 1, 0], np.array([1, 2, 4])[digits[:, 0]])
+    assert [space.instance(row).levels[0].capacity_words for row in digits] == words.tolist()
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_numbers_and_digits(data):

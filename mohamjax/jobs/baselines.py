@@ -44,6 +44,10 @@ The spread of CMA-ES's first points is not printed either. The library's default
 so that of four cores two get no job, and 10,000 points in 200 dimensions do not widen it. Here it is a fifth of the
 range."""
 
+_ONE_BY_ONE = ("(1+1)-ES",)
+"""Methods that are told each point before they make the next one: the step of an evolution strategy with one parent
+shrinks with every child that is no better, so that a batch of 50 from one parent ends its search."""
+
 LIBRARY_METHODS = (*_NEVERGRAD, *_PRINTED)
 """Methods of Table 5 that run through nevergrad, with its default settings or with the printed ones."""
 
@@ -75,16 +79,18 @@ def library_search(
     space.random_state = np.random.RandomState(config.seed)
     known = nevergrad.optimizers
     make = _PRINTED[method](known) if method in _PRINTED else known.registry[_NEVERGRAD[method]]
-    optimiser = make(parametrization=space, budget=config.evaluations, num_workers=config.population)
+    workers = 1 if method in _ONE_BY_ONE else config.population
+    optimiser = make(parametrization=space, budget=config.evaluations, num_workers=workers)
     best, value, history = np.full(size, 0.5), np.inf, []
     for step in range(config.generations + 1):
-        asked = [optimiser.ask() for _ in range(config.population)]
-        points = np.stack([one.value for one in asked])
-        found = np.asarray(_measure(jnp.asarray(points, jnp.float32), problem, objectives=config.objectives), float)
-        for one, loss in zip(asked, found, strict=True):
-            optimiser.tell(one, loss)
-        if found.min() < value:
-            best, value = points[int(found.argmin())], float(found.min())
+        for _ in range(config.population // workers):
+            asked = [optimiser.ask() for _ in range(workers)]
+            points = np.stack([one.value for one in asked])
+            found = np.asarray(_measure(jnp.asarray(points, jnp.float32), problem, objectives=config.objectives), float)
+            for one, loss in zip(asked, found, strict=True):
+                optimiser.tell(one, loss)
+            if found.min() < value:
+                best, value = points[int(found.argmin())], float(found.min())
         history.append((config.population * (step + 1), value))
         if value <= np.float32(target):
             break

@@ -38,6 +38,10 @@ class JobSearchConfig:
         """Checks the values; raises InputError."""
         check_whole(self, "search", {"population": 2, "generations": 0, "archive": 1})
         check_seed(self.seed)
+        if self.archive < (least := 2 * len(self.objectives) if len(self.objectives) > 1 else 1):
+            raise InputError(
+                f"is {self.archive}", argument="archive", remedy=f"give {least} or more, two per objective"
+            )
         if self.population > MAX_POPULATION:
             raise InputError(
                 f"{self.population:,} schedules at once", item="population", remedy=f"take at most {MAX_POPULATION:,}"
@@ -80,6 +84,8 @@ class JobGoals:
             for value in values:
                 if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not good(value):
                     raise InputError(f"holds {value!r:.40}", argument=name, remedy=f"give one for each job: {told}")
+        if self.weight is not None and len(self.weight) and not any(self.weight):
+            raise InputError("has no number above 0", argument="weight", remedy="give some job a weight")
 
     def problem(
         self,

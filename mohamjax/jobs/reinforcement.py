@@ -44,7 +44,8 @@ class Learning:
         rate: learning rate.
         options: further settings of the optimiser.
         trace: lambda of the generalised advantages; 1 uses the return itself.
-        value_weight: weight of the critic's loss.
+        value_weight: weight of the critic's loss, the mean square of its errors. Stable Baselines halves PPO2's and
+            clips its values, which is not done here.
         epochs: passes over a batch of episodes.
         minibatches: steps per pass.
         clip: clipping range of the ratio of probabilities (PPO); infinite for none.

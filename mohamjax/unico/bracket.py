@@ -227,6 +227,7 @@ class Measured:
         area_mm2: float.
         robustness: float, R; NaN where there is no sample.
         delta: float, the distance Delta within R.
+        theta: float, the angle of approach [rad].
         samples: int64, number of valid samples behind R.
         generations: int64, generations of the search.
         genes: mappings of the layers, leading axes `[H, U]`.
@@ -239,6 +240,7 @@ class Measured:
     area_mm2: np.ndarray
     robustness: np.ndarray
     delta: np.ndarray
+    theta: np.ndarray
     samples: np.ndarray
     generations: np.ndarray
     genes: MappingGenes
@@ -260,6 +262,7 @@ def measured(searched: Searched, config: LaneConfig) -> Measured:
         area_mm2=np.asarray(searched.points.area, float),
         robustness=np.asarray(found.value, float),
         delta=np.asarray(found.delta, float),
+        theta=np.asarray(found.theta, float),
         samples=np.asarray(state.tail.count, np.int64),
         generations=last.astype(np.int64) + 1,
         genes=state.network.genes,

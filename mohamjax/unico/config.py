@@ -111,7 +111,7 @@ class CodesignConfig:
         from mohamjax.unico.gp import BUCKETS  # takes more than a second to import, and only searches need it
 
         check_whole(self, "codesign settings", {
-            "lanes": 1, "first": 1, "rounds": 1, "iterations": 1, "population": 1, "initial": 0, "nsga_population": 1,
+            "lanes": 1, "first": 1, "rounds": 1, "iterations": 1, "population": 1, "initial": 1, "nsga_population": 1,
             "pool": 1, "neighbours": 0, "training": 1,
         })  # fmt: skip
         if self.training > BUCKETS[-1]:

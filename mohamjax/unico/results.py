@@ -65,7 +65,10 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
         count,
         SizedDesign(design=padded(designs, padded_jobs(layers)), capacity=capacity[:, None], fanout=fanout[:, None]),
     )
-    values = np.stack([evaluated.objectives[:, 0], power_of(result, evaluated), evaluated.objectives[:, 2]], axis=1)
+    power, area = power_of(result, evaluated), evaluated.objectives[:, 2]
+    if result.config.ppa != "model":
+        power, area = (result.history[name][result.front] for name in ("power_W", "area_mm2"))
+    values = np.stack([evaluated.objectives[:, 0], power, area], axis=1)
     kept = emo.distinct_front(np.where(np.isfinite(values), values, np.inf))
     return evaluated.take(kept), kept
 

@@ -8,6 +8,7 @@ checkpoint holds both, and a resumed search goes on as if it had never stopped.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -211,9 +212,14 @@ class HardwareSearch:
         if len(self._unfinished()):
             return False
         wanted = self._wanted()
-        if wanted.number < 1 or len(np.unique(self.history["index"])) >= self.problem.space.size:
-            return True
-        return self.cost + wanted.plan(wanted.number, self.config).cost > self.config.total_cost
+        number = min(wanted.number, self._new_points)
+        # Near the end of a small space a bracket has fewer points, and thus fewer rounds of more generations each.
+        return number < 1 or self.cost + wanted.plan(number, self.config).cost > self.config.total_cost
+
+    @property
+    def _new_points(self) -> int:
+        """Points of the space that were not measured."""
+        return self.problem.space.size - len(np.unique(self.history["index"]))
 
     def step(self) -> None:
         """Proposes and measures a batch, and decides which of its rows train the surrogate."""
@@ -325,7 +331,7 @@ class HardwareSearch:
     def _proposed(self, number: int) -> proposals.Proposal:
         """A batch of `number` new points, or of all that are left if there are fewer."""
         space = self.problem.space
-        number = min(number, space.size - len(np.unique(self.history["index"])))
+        number = min(number, self._new_points)
         found = self._chosen(number)
         short = number - len(found.index)
         if short <= 0:
@@ -356,7 +362,10 @@ class HardwareSearch:
         if fitted is not None:
             power, size = fitted
             found = dataclasses.replace(found, power_W=np.where(np.isfinite(found.latency_s), power, np.inf))
-            found = dataclasses.replace(found, area_mm2=size, robustness=found.delta)
+            apart = found.delta * np.sin(found.theta)  # in latency: this power does not depend on the mapping
+            found = dataclasses.replace(
+                found, area_mm2=size, robustness=apart, delta=apart, theta=np.full_like(apart, math.pi / 2)
+            )
         self.history = self.history.append(found, self._curves(searched), proposal.predicted, self.batch)
 
     def _fitted(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

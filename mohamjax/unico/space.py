@@ -220,9 +220,13 @@ class HardwareSpace:
     def sizes(self, digits: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Capacities `[N, L]`, -1 where there is no limit, and fanouts `[N, L, 2]` of points by digits `[N, A]`."""
         digits = np.atleast_2d(digits)
-        levels = self.variants[0].levels
-        capacity = np.tile([float(x.capacity_words or -1) for x in levels], (len(digits), 1))
-        fanout = np.tile(np.asarray([x.fanout for x in levels], float), (len(digits), 1, 1))
+        deep = max(len(variant.levels) for variant in self.variants)
+        words, children = np.full((len(self.variants), deep), -1.0), np.ones((len(self.variants), deep, 2))
+        for v, variant in enumerate(self.variants):
+            for i, one in enumerate(variant.levels):
+                words[v, i], children[v, i] = one.capacity_words or -1, one.fanout
+        which = self.variant(digits)
+        capacity, fanout = words[which], children[which]
         for a, axis in enumerate(self.axes):
             for field, level in axis.sets:
                 own = np.asarray(axis.values, float)[digits[:, a]]
