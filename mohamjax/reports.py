@@ -16,6 +16,7 @@ from mohamjax.io.results_reader import ResultDesigns, ResultFiles, evaluate_resu
 from mohamjax.page import Result, contents, page
 from mohamjax.page.document import plotting_library
 from mohamjax.schedule.decision import decide
+from mohamjax.text import distinct
 
 DETAILS = 512
 """Number of designs that a report shows in detail: all of a front of the default size, in about 3 MB."""
@@ -130,9 +131,10 @@ def _result(
 
 
 def _names(files: Sequence[ResultFiles]) -> list[str]:
-    """Returns the names of the folders, numbered if several have the same name."""
+    """Returns the names of the folders, all distinct: those that several folders have are numbered."""
     plain = [one.folder.resolve().name or str(one.folder) for one in files]
-    return [f"{name} ({plain[: k + 1].count(name)})" if plain.count(name) > 1 else name for k, name in enumerate(plain)]
+    taken = dict.fromkeys(plain, 0)
+    return [distinct(name, taken, "{} ({})") if plain.count(name) > 1 else name for name in plain]
 
 
 def _plainly(value: Any) -> str:

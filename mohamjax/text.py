@@ -37,6 +37,22 @@ def repeated(names: Iterable[str]) -> list[str]:
     return list(twice)
 
 
+def distinct(name: str, taken: dict[str, int], form: str) -> str:
+    """Returns a name that is not taken: the given one, or else one with the next free number.
+
+    Args:
+        name: the name that is wanted.
+        taken: the names so far, each with the last number that was tried with it; the returned one is added.
+        form: joins a name and a number, such as `"{} #{}"`.
+    """
+    made = name
+    while made in taken:
+        taken[name] += 1
+        made = form.format(name, taken[name])
+    taken[made] = 1
+    return made
+
+
 def is_numeric(cells: Sequence[str]) -> bool:
     """Returns whether all cells of a column are numbers or empty."""
     return all(re.fullmatch(r"[-+.,e\d]*", cell) for cell in cells)

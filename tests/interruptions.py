@@ -18,6 +18,8 @@ import time
 
 import numpy as np
 
+from mohamjax.runtime.part_files import target_of
+
 WAYS = ("kill", "ctrl-c", "ctrl-c twice", "full disk")
 SAME = ("front.csv", "designs.json", "config.yaml", "hardware.csv")
 TELLS_SECONDS = "figures/convergence.png"
@@ -86,8 +88,8 @@ def progress(folder: pathlib.Path) -> str:
 
 
 def differences(one: pathlib.Path, two: pathlib.Path) -> list[str]:
-    """Files of two results folders that differ in more than seconds."""
-    names = [{str(p.relative_to(f)) for p in f.rglob("*") if p.is_file()} for f in (one, two)]
+    """Files of two results folders that differ in more than seconds; parts that killed writers left do not count."""
+    names = [{str(p.relative_to(f)) for p in f.rglob("*") if p.is_file() and not target_of(p)} for f in (one, two)]
     found = sorted(names[0] ^ names[1])
     drawn = {n for n in names[0] & names[1] if n.startswith("figures")} - {TELLS_SECONDS}
     same = [n for n in sorted(names[0] & names[1]) if n in SAME or n in drawn]

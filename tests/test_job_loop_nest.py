@@ -77,6 +77,19 @@ def test_strides_and_dilations_are_read_with_the_jobs(tmp_path):
     assert two == UniqueLayer("bmm", WorkloadShape(N=5, K=8, C=4))
 
 
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["a #2", "a", "a"], ("a #2", "a", "a #3")),
+        (["a", "a", "a #2", "a"], ("a", "a #2", "a #2 #2", "a #3")),
+        (["job1", ""], ("job1", "job1 #2")),
+    ],
+)
+def test_jobs_have_names_of_their_own(tmp_path, given, names):
+    (tmp_path / "jobs.csv").write_text("type,K,C,P,Q,R,S,job\n" + "".join(f"FC,4,4,1,1,1,1,{x}\n" for x in given))
+    assert read_jobs(tmp_path / "jobs.csv").names == names
+
+
 def test_the_fastest_mapping_fills_the_array_along_the_loops_of_its_style(fastest):
     wanted = {  # multiply-accumulates per element that works
         CORES[0]: [2 * 2 * 8 * 16 * 9, 3 * 3 * 16, 3 * 64 * 9],  # K over 8 rows, C over 16 columns; channels over rows

@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ import pytest
 from mohamjax.runtime import kept_programs as exported
 from mohamjax.runtime import platforms
 from mohamjax.runtime.kept_programs import keep_in, kept_jit
+from mohamjax.runtime.part_files import part_of
 from mohamjax.schedule import Design
 
 TRACED = []
@@ -300,15 +302,32 @@ def test_the_platform_is_part_of_the_name(monkeypatch):
 def test_unused_files_parts_and_too_many_are_deleted(folder, monkeypatch):
     folder.mkdir()
     day, now = 86400, time.time()
-    aged = {"1" * 64: 31 * day, "2" * 64: 29 * day, "3" * 64: day, f"{'4' * 64}.77": day, f"{'5' * 64}.78": 60}
+    old, new = (part_of(folder / (digit * 64)).name for digit in "45")
+    aged = {"1" * 64: 31 * day, "2" * 64: 29 * day, "3" * 64: day, old: day, new: 60}
     for name, age in {**aged, "notes.txt": 99 * day}.items():
         (folder / name).write_bytes(bytes(100))
         os.utime(folder / name, (now - age, now - age))
     exported.tidy(folder)
-    assert {path.name[0] for path in folder.iterdir()} == set("235n")
+    assert {path.name for path in folder.iterdir()} == {"2" * 64, "3" * 64, new, "notes.txt"}
     monkeypatch.setattr(exported, "MOST_BYTES", 150)
     exported.tidy(folder)
-    assert {path.name[0] for path in folder.iterdir()} == set("35n")
+    assert {path.name for path in folder.iterdir()} == {"3" * 64, new, "notes.txt"}
+
+
+def test_threads_write_parts_of_their_own(folder, monkeypatch):
+    names = []
+    monkeypatch.setattr(exported.pathlib.Path, "replace", lambda part, file: names.append(part.name))
+    kept = SimpleNamespace(program=SimpleNamespace(serialize=lambda: b""), tree=None)
+    for _ in range(2):
+        exported._write(folder / ("1" * 64), kept)
+    assert len(set(names)) == 2
+
+
+def test_kernels_may_be_chosen_after_a_program_was_called(folder, monkeypatch):
+    function = fresh()
+    for on, new in ((False, 1), (True, 1), (False, 0)):
+        monkeypatch.setattr(platforms, "_kernels", on)
+        assert traces(lambda: function(rows(), ADD))[0] == new
 
 
 def test_what_is_read_counts_as_used(folder):

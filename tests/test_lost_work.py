@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +20,8 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.io import checkpoint as checkpoints
 from mohamjax.io import locked_folder, write_together
+from mohamjax.io.files import write_bytes
+from mohamjax.io.mapped_arrays import replacing
 from mohamjax.search import search as searching
 from mohamjax.search.finish import finishing
 from mohamjax.search.listener import Silent
@@ -67,6 +71,32 @@ def test_files_are_all_new_or_all_old(tmp_path, monkeypatch):
     assert contents(tmp_path) == {"a": b"old"}
     write_together({tmp_path / "a": "new", tmp_path / "b": b"new"})
     assert contents(tmp_path) == {"a": b"new", "b": b"new"}
+
+
+def replace(path, content):
+    with replacing(path) as stream:
+        stream.write(content)
+
+
+@pytest.mark.parametrize("write", [write_bytes, replace])
+def test_threads_may_write_the_same_file_at_once(tmp_path, monkeypatch, write):
+    both_wrote = threading.Barrier(2, timeout=20)
+    monkeypatch.setattr(os, "fsync", lambda _: both_wrote.wait())
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, [tmp_path / "a"] * 2, [b"one", b"two"]))
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+    assert (tmp_path / "a").read_bytes() in (b"one", b"two")
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_two_names_of_one_file_are_refused(tmp_path, old):
+    if old:
+        (tmp_path / "a").write_text("old")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(InputError, match=r"b: is the same file as .*a; name a file of its own for each"):
+        write_together({tmp_path / "a": "new", tmp_path / "b": "other"})
+    assert not old or (tmp_path / "a").read_text() == "old"
+    write_together({"/dev/null": "new", "/dev/../dev/null": "other"})
 
 
 def test_ctrl_c_waits_for_the_last_rename(tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ from mohamjax.mapping import (
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.nest import covered
 from mohamjax.mapping.space import decode, layer_arrays, sample, stacked_layers
-from mohamjax.mapping.tables import column_shapes, need_children
+from mohamjax.mapping.tables import assemble, column_shapes, need_children
 from mohamjax.mapping.tables import evaluate_rows as table_rows
 from mohamjax.runtime.programs import PROGRAMS
 from mohamjax.search import BUDGETS
@@ -360,6 +360,43 @@ def test_the_cache_gives_the_same_tables_without_searching(tables, tmp_path):
     other = dataclasses.replace(CONFIG, generations=1)
     LayerMapper(LAYERS[:1], TEMPLATES, TECHNOLOGY, other, cache=MappingCache(tmp_path)).search(KEY)
     assert len(list(tmp_path.iterdir())) == 12  # other settings, other entries
+
+
+SET = rows(assemble({}, 1, 1, 2, 3, np.float32), 0, 0)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        np.zeros(3),
+        np.zeros((), [("count", int)]),
+        dataclasses.replace(SET, cycles=np.zeros(3, np.float32)),
+        dataclasses.replace(SET, block_reads=np.zeros((), np.float32)),
+        dataclasses.replace(SET, macs=np.zeros(2, "S4")),
+        dataclasses.replace(SET, mapping=dataclasses.replace(SET.mapping, order=np.zeros((2, 3, 8), np.float32))),
+    ],
+    ids=["no record", "other record", "other length", "no axes", "texts", "floats"],
+)
+def test_a_cached_set_of_other_arrays_is_searched_again(tmp_path, damaged):
+    cache = MappingCache(tmp_path)
+    cache.write("digest", SET if isinstance(damaged, np.ndarray) else damaged)
+    (path,) = tmp_path.iterdir()
+    if isinstance(damaged, np.ndarray):
+        assert same(cache.read("digest"), SET)
+        np.savez(path, set=damaged)
+    with pytest.warns(UserWarning, match="damaged cache entry"):
+        assert cache.read("digest") is None
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_cache_that_cannot_be_written_costs_no_search(tmp_path, recwarn):
+    (tmp_path / "file").touch()
+    cache = MappingCache(tmp_path / "file")
+    for digest in ("one", "two"):
+        cache.write(digest, SET)
+    (told,) = recwarn
+    assert "some mapping sets are not kept: " in str(told.message)
+    assert "cannot be written (Not a directory)" in str(told.message)
 
 
 def test_where_the_cache_lies(monkeypatch, tmp_path):

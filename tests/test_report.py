@@ -6,7 +6,10 @@ import html.parser
 import json
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +26,7 @@ from mohamjax.mapping import loop_nest
 from mohamjax.page import Result, contents, page
 from mohamjax.page.charts import charts
 from mohamjax.page.data import spread
-from mohamjax.reports import write_report
+from mohamjax.reports import _names, write_report
 from mohamjax.schedule import Certificate, FrontCurves, Staircase, landmarks
 from mohamjax.schedule.view import design_view
 
@@ -168,6 +171,34 @@ def test_a_design_is_told_whole(evaluated):
     bytes_read = sum(told["nests"][number]["bytes"] for number in spreaded["nest"])
     flown = sum(np.dot(one["rate"][:-1], np.diff(one["from_ns"])) * 1e-9 for one in interfaces)
     assert flown == pytest.approx(bytes_read, rel=1e-3)
+
+
+def test_whole_numbers_are_told_whole():
+    exact = {"n_my_s": [131072, 12345678], "macs": [2.0**52, 0.0], "share": [1 / 3, 12345678.9]}
+    front = [{"design_id": str(i), **{name: values[i] for name, values in exact.items()}} for i in range(2)]
+    front = [{**row, "latency_s": 1.0, "energy_J": 1.0, "area_mm2": 1.0} for row in front]
+    (told,) = contents([Result("toy", "toy", "search", front)], most=0)["results"]
+    assert {name: told["columns"][name] for name in exact} == {**exact, "share": [0.3333333, 12345680.0]}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js to run parts of the page's script")
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("n_pe", 131072, "131072"),
+        ("n_my_s", 2, "2"),
+        ("worst_lateness_s", 0.0021234567, "2.123 ms"),
+        ("energy_J", 1, "1 J"),
+        ("area_mm2", 123.456789, "123.46"),
+        ("dataflow", "os", "os"),
+    ],
+)
+def test_values_have_the_digits_and_units_of_their_columns(name, value, shown):
+    script = (pathlib.Path(mj.__file__).parent / "page" / "page.js").read_text(encoding="utf-8")
+    script = script[script.index("const PREFIXES") : script.index("function heading")]
+    code = f"{script}; console.log(written({json.dumps(name)}, {json.dumps(value)}))"
+    done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == shown
 
 
 @pytest.mark.parametrize("count", [1, 4, 9, 30, 40])
@@ -383,6 +414,18 @@ def test_the_command_writes_one_page_of_several_folders(folder, evaluated, tmp_p
     assert facts["seed"] == "3" and "jax 1.2.3" in facts["versions"] and facts["time of the search"] == "2.0 s"
     assert yaml.safe_load(results[0]["config"])["technology_hash"] == "abcd"
     assert results[0]["columns"]["latency_s_a"]
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (["x/a", "y/a", "z/a (1)"], ["a (2)", "a (3)", "a (1)"]),
+        (["x/a", "y/a", "x/a (1)", "y/a (1)"], ["a (2)", "a (3)", "a (1) (1)", "a (1) (2)"]),
+        (["x/a", "y/b"], ["a", "b"]),
+    ],
+)
+def test_results_have_names_of_their_own(folders, names):
+    assert _names([SimpleNamespace(folder=pathlib.Path("/") / folder) for folder in folders]) == names
 
 
 def test_the_page_goes_into_its_folder_and_details_can_be_chosen(folder, capsys):

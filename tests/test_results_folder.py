@@ -1,5 +1,8 @@
 """What a search leaves in the folder of an earlier one: its own files, and those of the user."""
 
+import csv
+import io
+
 import numpy as np
 import pytest
 import yaml
@@ -9,6 +12,7 @@ from toy_designs import toy_designs
 from mohamjax.cli.outputs import results_folder
 from mohamjax.errors import InputError
 from mohamjax.io import write_front_files
+from mohamjax.io.files import csv_text
 from mohamjax.io.results import earlier_files
 
 ROBUST = {
@@ -79,3 +83,11 @@ def test_designs_that_a_search_would_replace_or_remove_are_no_input_of_it(tmp_pa
     with results_folder(folder, designs=folder / "designs_mine.json"):
         pass
     assert names(folder) == before
+
+
+@pytest.mark.parametrize("name", ["a\rb", "\r", 'a,"b"\r\n', "a\nb", "a"])
+def test_tables_are_read_back_whatever_networks_are_called(name):
+    rows = [{"design_id": name, f"latency_s_{name}": 0.1}, {"design_id": "b", f"latency_s_{name}": None}]
+    told = list(csv.reader(io.StringIO(csv_text(rows), newline="")))
+    assert told == [list(rows[0]), [name, "0.1"], ["b", ""]]
+    assert csv_text([{"design_id": "b", "x": 0.5}]) == "design_id,x\nb,0.5\n"

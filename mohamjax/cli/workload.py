@@ -28,9 +28,7 @@ def add_parser(verbs: options.Verbs) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Prints the networks, or the layers of one."""
-    import csv
-    import io
-
+    from mohamjax.io.files import csv_text
     from mohamjax.workload import LAYER_COLUMNS, layer_rows, networks_by_scenario, packaged_networks
 
     named = bool(arguments.workload)
@@ -50,11 +48,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             raise InputError(
                 f"--csv prints one network, there are {len(application.networks)}", remedy="name one ONNX file"
             )
-        text = io.StringIO()
-        writer: csv.DictWriter[str] = csv.DictWriter(text, list(LAYER_COLUMNS), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(layer_rows(application.networks[0]))
-        write(target, text.getvalue())
+        write(target, csv_text(layer_rows(application.networks[0]), LAYER_COLUMNS))
         return 0
     rows = [["network", "layers", "unique", "GMAC", "types"]]
     for network in application.networks:

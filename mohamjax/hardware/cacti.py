@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import json
-import os
 import pathlib
 import re
 import types
@@ -22,6 +21,7 @@ from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 from mohamjax.hardware.template import Template
 from mohamjax.runtime.code_hash import code_hash
+from mohamjax.runtime.part_files import part_of
 
 LARGEST_NODE_NM = 90
 """Largest node [nm]: beyond it hwcomponents-cacti scales 22 nm up, to several times its own figures of 90 nm."""
@@ -113,7 +113,7 @@ def keep(file: pathlib.Path, text: str) -> None:
     """Writes a file of the cache, whole or not at all; if it cannot be written, the next run only takes longer."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(f".{os.getpid()}")
+        part = part_of(file)
         part.write_text(text, encoding="utf-8")
         part.replace(file)
     except OSError:

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import functools
 import gc
-import glob
 import io
 import itertools
 import json
@@ -33,6 +32,7 @@ from mohamjax.errors import InputError
 from mohamjax.forms import keys_for_sure
 from mohamjax.io.formats import LINES
 from mohamjax.reader import MOST_DIGITS, NO_UNICODE, check_digits, found, is_unicode, open_file, read_utf8
+from mohamjax.runtime.part_files import part_of, remove_leftovers
 
 MAX_ARRAYS = 1 << 30
 """Most bytes of all arrays of an npz file together."""
@@ -447,27 +447,28 @@ def write_together(files: abc.Mapping[pathlib.Path, bytes | str]) -> None:
 
     All are written under temporary names first and renamed when the last one is on the disk; Ctrl-C is held back during
     the renames. Only a process that is killed between two renames, within microseconds, leaves new files beside old
-    ones. Temporary files that killed writers of the same files have left behind are removed. Links are followed;
-    devices and pipes are written to directly.
+    ones. Temporary files that killed writers of the same files have left behind are removed when they are an hour old.
+    Links are followed; devices and pipes are written to directly.
 
     Args:
         files: contents by path; text is written in UTF-8.
 
     Raises:
-        InputError: one of the files cannot be written.
+        InputError: one of the files cannot be written, or two of the paths lead to the same file.
     """
     contents = {pathlib.Path(path): _encoded(path, content) for path, content in files.items()}
+    targets = _targets(contents)
     staged: list[tuple[pathlib.Path, pathlib.Path]] = []
     path = pathlib.Path()
     try:
         for path, data in contents.items():
-            target = pathlib.Path(os.path.realpath(path))
+            target = targets[path]
             if target.is_dir():
                 raise IsADirectoryError(0, "is a folder")
             if target.exists() and not stat.S_ISREG(target.stat().st_mode):
                 target.write_bytes(data)
                 continue
-            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+            temporary = part_of(target)
             staged.append((temporary, target))
             with open(temporary, "wb") as stream:
                 stream.write(data)
@@ -477,7 +478,7 @@ def write_together(files: abc.Mapping[pathlib.Path, bytes | str]) -> None:
             for temporary, path in staged:
                 os.replace(temporary, path)
         for _, path in staged:
-            _remove_leftovers(path)
+            remove_leftovers(path)
     except OSError as error:
         raise InputError(
             f"cannot be written ({error.strerror})", file=path, remedy="name a file in a folder that can be written"
@@ -486,6 +487,17 @@ def write_together(files: abc.Mapping[pathlib.Path, bytes | str]) -> None:
         for temporary, _ in staged:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+def _targets(paths: Iterable[pathlib.Path]) -> dict[pathlib.Path, pathlib.Path]:
+    """The files that paths lead to by their links; raises InputError if two lead to the same regular file."""
+    targets = {path: pathlib.Path(os.path.realpath(path)) for path in paths}
+    first: dict[pathlib.Path, pathlib.Path] = {}
+    for path, target in targets.items():
+        other = first.setdefault(target, path)
+        if other != path and (os.path.isfile(target) or not os.path.exists(target)):
+            raise InputError(f"is the same file as {other}", file=path, remedy="name a file of its own for each")
+    return targets
 
 
 def _encoded(path: str | pathlib.Path, content: bytes | str) -> bytes:
@@ -587,20 +599,6 @@ def _locked(path: pathlib.Path, what: object, busy: str, kind: str) -> Iterator[
         lock.release()
 
 
-def _remove_leftovers(target: pathlib.Path) -> None:
-    """Removes temporary versions of a file whose writers were killed; those of running processes stay."""
-    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        writer = path.name[len(target.name) + 2 : -len(".tmp")]
-        if not writer.isdigit():
-            continue
-        try:
-            os.kill(int(writer), 0)
-        except ProcessLookupError:
-            path.unlink(missing_ok=True)
-        except (PermissionError, OverflowError):  # somebody else's process, or no process number at all
-            continue
-
-
 def remove_file(path: pathlib.Path, of: str) -> None:
     """Removes a file if it is there; raises InputError if it cannot be removed.
 
@@ -634,6 +632,18 @@ def write_json(path: str | pathlib.Path, document: object) -> None:
     write_text(path, dump_json(document))
 
 
+def csv_lines(rows: Iterable[Iterable[object]]) -> str:
+    """Rows of cells as CSV text, with floats in full precision."""
+    text = io.StringIO()
+    plain, quoting = (csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in rows:
+        cells = [repr(cell) if isinstance(cell, float) else cell for cell in row]
+        # A reader takes a bare "\r" for the end of the line, but QUOTE_MINIMAL leaves it bare.
+        returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+        (quoting if returns else plain).writerow(cells)
+    return text.getvalue()
+
+
 def csv_text(rows: Sequence[abc.Mapping[str, object]], columns: Sequence[str] | None = None) -> str:
     """Rows as CSV text, with floats in full precision.
 
@@ -642,11 +652,7 @@ def csv_text(rows: Sequence[abc.Mapping[str, object]], columns: Sequence[str] | 
         columns: columns to write, in this order, which all rows must have; default those of the first row.
     """
     columns = list(rows[0]) if columns is None else columns
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({c: repr(row[c]) if isinstance(row[c], float) else row[c] for c in columns} for row in rows)
-    return text.getvalue()
+    return csv_lines([columns, *([row[column] for column in columns] for row in rows)])
 
 
 def rows_text(

@@ -35,6 +35,7 @@ from mohamjax.jobs.analysis import Style, job_layer
 from mohamjax.jobs.platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
 from mohamjax.jobs.table import JobTable
 from mohamjax.reader import found, read_table, read_text, read_yaml
+from mohamjax.text import distinct
 
 _NAMES = ("job", "layer", "layer_id", "name")
 _TENANTS = ("tenant", "network", "model")
@@ -162,12 +163,7 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
         if math.prod(float(b) for b in bounds.values()) > 1e15:
             raise row.error("row", "the layer has more than 1e15 multiply-accumulates", "check its sizes")
         wanted = next((values[c] for c in _NAMES if row.has(c)), f"job{len(layers) - 1}")
-        seen = names.get(wanted, 0)
-        names[wanted] = seen + 1
-        if seen:
-            wanted = f"{wanted} #{seen + 1}"
-            names[wanted] = 1
-        tenants.append((wanted, next((values[c] for c in _TENANTS if row.has(c)), "")))
+        tenants.append((distinct(wanted, names, "{} #{}"), next((values[c] for c in _TENANTS if row.has(c)), "")))
         weights.append(row.number("weight", 1.0))
         deadlines.append(row.number("deadline_cycles", math.inf, positive=True))
         targets.append(row.number("target", float(len(targets))))

@@ -16,6 +16,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.io.files import array_header, open_arrays
+from mohamjax.runtime.part_files import part_of, remove_leftovers
 
 MAX_MAPPED = 1 << 42
 """Most bytes of a file whose arrays are mapped; they are paged in when used."""
@@ -58,13 +59,14 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
         InputError: the file cannot be written.
     """
     target = pathlib.Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = part_of(target)
     try:
         with open(temporary, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
+        remove_leftovers(target)
     except OSError as error:
         raise InputError(
             f"cannot be written ({error.strerror})", file=path, remedy="name a file in a folder that can be written"

@@ -9,12 +9,14 @@ import pathlib
 import tempfile
 import warnings
 
+import jax
 import numpy as np
 
 from mohamjax import folders
+from mohamjax.errors import InputError
 from mohamjax.io.files import read_arrays, write_bytes
 from mohamjax.mapping.nest import Mapping
-from mohamjax.mapping.tables import MappingTables
+from mohamjax.mapping.tables import MappingTables, assemble
 from mohamjax.runtime.code_hash import code_hash, code_unchanged
 
 
@@ -29,14 +31,23 @@ _FIELDS = tuple(f.name for f in dataclasses.fields(MappingTables) if f.name != "
 _MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
 
 
+def _check(table: MappingTables) -> None:
+    """Raises ValueError if the arrays of a set have other shapes or kinds of numbers than those of a table."""
+    entries, levels = np.shape(table.block_reads)
+    like = assemble({}, 1, 1, entries, levels, np.float32)
+    for found, wanted in zip(jax.tree.leaves(table), jax.tree.leaves(like), strict=True):
+        if found.shape != wanted.shape[2:] or found.dtype.kind != wanted.dtype.kind:
+            raise ValueError(f"it has an array of shape {found.shape} and dtype {found.dtype}")
+
+
 class MappingCache:
-    """A folder of Pareto sets, a `mapper.stores.TableStore` for `mapper.LayerMapper`.
+    """A folder of Pareto sets, a `mapper.layer_mapper.TableStore` for `mapper.LayerMapper`.
 
     A file is named by the hash of a set's inputs and settings and of all our code (`code_hash`).
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
+        self.folder, self._told = folder, False
 
     def _path(self, digest: str) -> pathlib.Path:
         return self.folder / f"{hashlib.sha256((digest + code_hash()).encode()).hexdigest()}.npz"
@@ -47,19 +58,17 @@ class MappingCache:
         try:
             data = read_arrays(path)["set"]
             mapping = Mapping(**{name: data[f"mapping.{name}"] for name in _MAPPING_FIELDS})
-            return MappingTables(mapping=mapping, **{name: data[name] for name in _FIELDS})
+            table = MappingTables(mapping=mapping, **{name: data[name] for name in _FIELDS})
+            _check(table)
+            return table
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError) as error:
+        except (ValueError, LookupError, TypeError) as error:
             warnings.warn(f"{path}: damaged cache entry ({error}); searching again", stacklevel=2)
             return None
 
     def write(self, digest: str, table: MappingTables) -> None:
-        """Writes one set atomically.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
+        """Writes one set atomically; if it cannot be written, warns once, and the next search only takes longer."""
         arrays = {f"mapping.{name}": getattr(table.mapping, name) for name in _MAPPING_FIELDS}
         arrays |= {name: getattr(table, name) for name in _FIELDS}
         arrays = {name: np.asarray(array) for name, array in arrays.items()}
@@ -69,7 +78,12 @@ class MappingCache:
             record[name] = array
         buffer = io.BytesIO()
         np.savez_compressed(buffer, set=record)
-        write_bytes(self._path(digest), buffer.getvalue())
+        try:
+            write_bytes(self._path(digest), buffer.getvalue())
+        except (InputError, OSError) as error:
+            if not self._told:
+                self._told = True
+                warnings.warn(f"some mapping sets are not kept: {error}", stacklevel=2)
 
 
 def mapping_cache(folder: str | pathlib.Path | None = None) -> MappingCache | None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import json
 import math
 import os
@@ -28,7 +27,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
-from mohamjax.io.files import dump_json, locked_file, parse_json, write_text
+from mohamjax.io.files import csv_lines, dump_json, locked_file, parse_json, write_text
 from mohamjax.io.forms import MarkForm
 from mohamjax.io.mapped_arrays import write_arrays
 from mohamjax.reader import found, read_text
@@ -109,7 +108,7 @@ class ResultStream:
             self._note(head)
             self._stream = self._opened(self._table, "w")
             if not self._lines:
-                csv.writer(self._stream, lineterminator="\n").writerow(self.columns)
+                self._stream.write(csv_lines([self.columns]))
             self._mark()
             return
         os.truncate(self._table, whole.bytes)
@@ -149,12 +148,11 @@ class ResultStream:
             rows: values; floats are written in full precision, and as empty or null if they are not finite.
             following: file and entry after the last row.
         """
-        text = io.StringIO()
         if self._lines:
-            text.writelines(dump_json(dict(zip(self.columns, map(_plain, row), strict=True))) for row in rows)
+            told = (dump_json(dict(zip(self.columns, map(_plain, row), strict=True))) for row in rows)
+            self._stream.write("".join(told))
         else:
-            csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
-        self._stream.write(text.getvalue())
+            self._stream.write(csv_lines([_cell(value) for value in row] for row in rows))
         self.rows += len(rows)
         place = self.columns.index("valid")
         self.valid += sum(bool(row[place]) for row in rows)
@@ -180,7 +178,7 @@ class ResultStream:
 
     def __enter__(self) -> ResultStream:
         if self._out is None:
-            csv.writer(self._stream, lineterminator="\n").writerow(self.columns)
+            self._stream.write(csv_lines([self.columns]))
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import abc
 
 import numpy as np
+
+from mohamjax.io.files import csv_lines
 
 
 def _cells(column: np.ndarray) -> list[str]:
@@ -24,8 +24,5 @@ def columns_csv(columns: abc.Mapping[str, np.ndarray]) -> str:
     Args:
         columns: columns by name, `[R]` each.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(_cells(np.asarray(column)) for column in columns.values()), strict=True))
-    return text.getvalue()
+    rows = zip(*(_cells(np.asarray(column)) for column in columns.values()), strict=True)
+    return csv_lines([list(columns), *rows])

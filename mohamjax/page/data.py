@@ -237,11 +237,18 @@ def _certified(certificate: Certificate | None) -> list[tuple[str, str]]:
     ]
 
 
+def _shown(value: float) -> float:
+    """Returns an integer as it is, and any other number with seven digits."""
+    if float(value).is_integer() and abs(value) < 2**53:
+        return int(value)
+    return _digits([value], 7)[0]
+
+
 def _column(values: Sequence[object]) -> list[object]:
     """Returns a column of the table: numbers if all values are numbers, else texts."""
     numbers = [value for value in values if isinstance(value, int | float)]
     if len(numbers) == len(values):
-        return [int(v) if float(v).is_integer() and abs(v) < 2**53 else v for v in _digits(numbers, 7)]
+        return list(map(_shown, numbers))
     return ["" if value is None else str(value) for value in values]
 
 

@@ -60,10 +60,15 @@
     return plain(value / scale, digits) + " " + prefix + unit;
   }
 
-  const plain = (value, digits = 5) => (typeof value === "number" ? String(Number(value.toPrecision(digits))) : value === undefined ? "" : String(value));
+  /** A value as text; numbers that are not whole are rounded. */
+  function plain(value, digits = 5) {
+    if (typeof value !== "number" || Number.isInteger(value)) return value === undefined ? "" : String(value);
+    return String(Number(value.toPrecision(digits)));
+  }
 
   /** The unit of a column; empty where it has none. */
   function unit(name) {
+    if (name.startsWith("n_")) return ""; // a number of chiplets, whatever their template is called
     if (name.startsWith("latency_s") || name.endsWith("_s")) return "s";
     return { energy_J: "J", power_W: "W", area_mm2: "mm²" }[name] || "";
   }

@@ -39,6 +39,7 @@ from jax import core as jax_core
 from jax.stages import Wrapped
 
 from mohamjax.runtime.code_hash import code_hash, code_unchanged, of_this_package
+from mohamjax.runtime.part_files import is_abandoned, part_of, target_of
 from mohamjax.runtime.platforms import Options, accelerated, as_usual, with_kernels
 from mohamjax.runtime.platforms import compiler_options as platform_options
 
@@ -47,9 +48,6 @@ _IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilatio
 
 _UNUSED = 30 * 86400
 """Seconds without use after which a file is deleted."""
-
-_ABANDONED = 3600
-"""Seconds after which a half-written file is taken for that of a killed process."""
 
 MOST_BYTES = 200_000_000
 """Bytes that all files together may take; beyond this, the least recently used files are deleted."""
@@ -311,7 +309,8 @@ class _KeptJit(Generic[Result]):
         if _folder is None or _trace_context is None or not plain or not _single():
             return leaves, None
         shapes = tuple((np.shape(leaf), _dtype(leaf)) for leaf in leaves)
-        key = tree, shapes, tuple(sorted(static.items(), key=lambda item: item[0])), context_of_trace(), _folder
+        given = tuple(sorted(static.items(), key=lambda item: item[0]))
+        key = tree, shapes, given, context_of_trace(), with_kernels(), _folder
         if key not in self._known:
             self._known[key] = self._program(leaves, tree, shapes, static)
         return leaves, self._known[key]
@@ -406,7 +405,7 @@ def _write(file: pathlib.Path, kept: _Kept) -> None:
     try:
         content = pickle.dumps((bytes(kept.program.serialize()), kept.tree))
         file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(f".{os.getpid()}")
+        part = part_of(file)
         part.write_bytes(hashlib.sha256(content).digest() + content)
         part.replace(file)
         tidy(file.parent)
@@ -419,12 +418,12 @@ def tidy(folder: pathlib.Path) -> None:
     now, room = time.time(), MOST_BYTES
     found: list[tuple[float, int, pathlib.Path]] = []
     for path in folder.iterdir():
-        if path.is_file() and re.fullmatch(r"[0-9a-f]{64}(\.\d+)?", path.name):
+        if path.is_file() and re.fullmatch("[0-9a-f]{64}", target_of(path) or path.name):
             stat = path.stat()
             found.append((stat.st_mtime, stat.st_size, path))
     for used, size, path in sorted(found, reverse=True):
-        if path.suffix:
-            room_for = now - used < _ABANDONED
+        if target_of(path) is not None:
+            room_for = not is_abandoned(used)
         else:
             room -= size
             room_for = room >= 0 and now - used < _UNUSED

@@ -17,6 +17,7 @@ from msgspec import Meta
 from mohamjax.errors import InputError, wrong_type
 from mohamjax.forms import Form, Positive, Text, Whole, read_form
 from mohamjax.reader import closest, closest_name, file_like, found, read_yaml
+from mohamjax.text import distinct
 from mohamjax.workload.layer import ApplicationModel, Layer, Network, Task, network_name
 
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
@@ -156,7 +157,7 @@ def load_scenario(
     source = " ".join(os.fspath(s) for s in specs)
     _check_shapes_are_used(shapes, entries)
     networks: list[Network] = []
-    used: set[str] = set()
+    used: dict[str, int] = {}
     many = sum(entry.copies for entry in entries)
     if many > MAX_NETWORKS:
         raise _too_large(f"{many:,} networks", f"{MAX_NETWORKS:,}", name, source)
@@ -183,7 +184,7 @@ def load_scenario(
             networks.append(
                 dataclasses.replace(
                     network,
-                    name=_distinct(network.name, used),
+                    name=distinct(network.name, used, "{}#{}"),
                     task=entry.task,
                     deadline_s=entry.deadline_s,
                     frames_per_second=entry.frames_per_second,
@@ -280,15 +281,6 @@ def named_beside(spec: str, folder: pathlib.Path) -> str:
     """Resolves a name in a file of `folder` for `load_scenario`: a path relative to it, or else a packaged name."""
     path = folder / os.path.expanduser(spec)
     return spec if is_packaged(spec) and not found(path, folder=False) else str(path)
-
-
-def _distinct(name: str, used: set[str]) -> str:
-    out, k = name, 1
-    while out in used:
-        k += 1
-        out = f"{name}#{k}"
-    used.add(out)
-    return out
 
 
 def _check_shapes_are_used(shapes: abc.Mapping[str, Sequence[int]] | None, entries: Sequence[_Entry]) -> None:
