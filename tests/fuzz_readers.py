@@ -177,17 +177,21 @@ def _results(name: str) -> Callable[[pathlib.Path], object]:
             (folder / other).write_bytes(content)
         (folder / name).write_bytes(path.read_bytes())
         files = results_reader.read_results(folder, kinds=("search", "codesign"))
+        latency = {row["design_id"]: row["latency_s"] for row in files.front}  # that of the designs is another one
         if name == "designs.json":
             rows = read_designs(folder / name, technology=load_technology())
             listed = [
-                {"design_id": n, "valid": not r, "reason": r} for n, r in zip(rows.names, rows.reasons, strict=True)
+                {"design_id": n, "valid": not r, "reason": r, "latency_s": latency.get(str(n))}
+                for n, r in zip(rows.names, rows.reasons, strict=True)
             ]
             with mock.patch.object(results_reader, "evaluate_designs", lambda *_, **__: (listed, None)):
                 return results_reader.evaluate_results(files)
-        with mock.patch.object(results_reader, "evaluate_designs", lambda *_, **__: fuzz_documents.evaluated()):
+        rows, made = fuzz_documents.evaluated()
+        listed = [row | {"latency_s": latency.get(str(row["design_id"]))} for row in rows]
+        with mock.patch.object(results_reader, "evaluate_designs", lambda *_, **__: (listed, made)):
             found = results_reader.evaluate_results(files)
-        made = reports._result("results", files, found)
-        return page(contents([made], most=2), files.title)
+        shown = reports._result("results", files, found)
+        return page(contents([shown], most=2), files.title)
 
     return read
 

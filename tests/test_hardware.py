@@ -237,6 +237,7 @@ COSTS = {"read_energy_pJ": 1, "write_energy_pJ": 1, "area_um2": 1}
         (("name",), ..., ["name", "is missing"]),
         (("name",), 7, ["name", "expected text", "number 7"]),
         (("name",), "a,b", ["name", "'a,b' is not a name of letters"]),
+        (("name",), "chiplets", ["name", "counts all chiplets"]),
         (("format",), "template/2", ["format", "template/2", "did you mean 'template/1'"]),
         (("levels",), ..., ["levels", "is missing"]),
         (("levels",), "DRAM", ["levels", "expected a list"]),

@@ -545,6 +545,10 @@ def test_broken_rows_are_named(folder):
     front_csv.write_text("\n".join([lines[0], *["9" + line[1:] for line in lines[1:]], ""]))
     with pytest.raises(InputError, match=r"design 9\d?: is in front.csv but not in this file"):
         figures.plot_results(folder)
+    changed = [",".join([*line.split(",")[:1], "9", *line.split(",")[2:]]) for line in lines[1:]]
+    front_csv.write_text("\n".join([lines[0], *changed, ""]))
+    with pytest.raises(InputError, match=r"front.csv: design 0: its latency is 9 s, that of the design in designs.json"):
+        figures.plot_results(folder)
     front_csv.write_text("\n".join([*lines[:-1], ""]))
     with pytest.raises(InputError, match=r"front.csv: design \d+ of designs.json is missing: the file is cut off"):
         figures.plot_results(folder)

@@ -259,6 +259,8 @@ def template_of(form: TemplateForm, *, file: object = None, where: str = "") -> 
         InputError: As `template_from_dict`, for what the types of a form cannot check.
     """
     fail = functools.partial(_fault, file, where)
+    if form.name == "chiplets":
+        raise fail("name", "is 'chiplets', whose column of `front.csv` counts all chiplets", "use another name")
     word_bits = form.word_bits or 8
     mac = form.mac or MacForm()
     for i, level in enumerate(form.levels):

@@ -9,7 +9,7 @@ import math
 import pathlib
 import re
 from collections import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -252,7 +252,7 @@ def evaluate_results(files: ResultFiles, *, technology: Technology | None = None
         technology: energy and area tables of the designs, see `read_designs`.
 
     Raises:
-        InputError: designs.json cannot be read, or front.csv lacks some of its designs.
+        InputError: designs.json cannot be read, front.csv lacks some of its designs, or states other latencies.
     """
     file = files.folder / "designs.json"
     rows, evaluated = evaluate_designs(file, technology=technology)
@@ -264,7 +264,23 @@ def evaluate_results(files: ResultFiles, *, technology: Technology | None = None
             file=files.folder / "front.csv",
             remedy="use the files of one search",
         )
+    if files.kind == "search" and "robust" not in files.config:
+        _check_same_latencies(files, rows)
     return ResultDesigns(file, rows, evaluated)
+
+
+def _check_same_latencies(files: ResultFiles, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses designs whose latency, which no technology changes, is not that of the front."""
+    latency = {str(row["design_id"]): row["latency_s"] for row in rows if row["valid"]}
+    for own in files.front:
+        found, stated = latency.get(own["design_id"]), own["latency_s"]
+        if found is not None and not math.isclose(found, stated, rel_tol=1e-4):
+            raise InputError(
+                f"its latency is {stated:.6g} s, that of the design in designs.json {found:.6g} s",
+                file=files.folder / "front.csv",
+                item=f"design {own['design_id']}",
+                remedy="use the files of one search, and repeat one that was made with an earlier version of mohamjax",
+            )
 
 
 def _text(path: pathlib.Path) -> str:
