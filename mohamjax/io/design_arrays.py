@@ -208,9 +208,12 @@ class DesignArrays:
         """Per design why its genes, loop nests or sizes are invalid, before evaluation; empty if they are valid."""
         application, genes = self.setup.application, designs.design
         told = gene_faults(genes, application, self.count)
-        strange = self._strange_sizes(designs)
+        strange = np.zeros(len(told), bool)
+        if "capacity" in self.arrays:
+            strange |= self._strange_sizes(designs).any(axis=(1, 2))
         unique = np.asarray(application.unique_of_layer)
-        for k in (k for k in np.flatnonzero(strange | self.refused.any()) if not told[k]):
+        suspect = np.flatnonzero(strange | self.refused.any()).tolist()
+        for k in (k for k in suspect if not told[k]):
             kind = genes.template[k][genes.assignment[k]]
             bad = np.flatnonzero(self.refused[unique, kind, genes.mapping[k]])
             if bad.size:
@@ -218,7 +221,7 @@ class DesignArrays:
                 kept = self.setup.templates[kind[bad[0]]].name
                 told[k] = f"layer {bad[0]} ({layer.name}): its mapping breaks what template {kept} prescribes"
             elif strange[k]:
-                told[k] = self._size_fault(take(designs, k))
+                told[k] = self._size_fault(designs, k)
         return told
 
     @functools.cached_property
@@ -233,29 +236,28 @@ class DesignArrays:
         return words, children
 
     def _strange_sizes(self, designs: SizedDesign) -> np.ndarray:
-        """`[N]` bool, some chiplet states a size that its template does not allow, or that is no size."""
+        """`[N, S, V]` bool, levels whose stated size is none, or more than the template allows."""
         template = np.clip(np.asarray(designs.design.template), 0, len(self.setup.templates) - 1)
         depth = np.asarray([len(one.levels) for one in self.setup.templates])
         there = (np.asarray(designs.design.template) >= 0)[..., None] & (np.arange(self.levels) < depth[template, None])
         words, children = (most[template] for most in self._largest)
+        words = np.maximum(words, words.astype(np.float32))  # a size in single precision may be rounded up
         capacity, fanout = np.asarray(designs.capacity), np.asarray(designs.fanout)
         fine = (capacity == -1) | ((capacity >= 0) & (capacity <= words))
         whole = (fanout >= 1) & (fanout <= children) & (fanout == np.floor(fanout))
         fine &= ((fanout == -1) | whole).all(axis=-1)
-        return (there & ~fine).any(axis=(1, 2))
+        return there & ~fine
 
-    def _size_fault(self, design: SizedDesign) -> str:
-        """The first size of one design that its template does not allow."""
-        for tile, kind in enumerate(np.asarray(design.design.template).tolist()):
-            for v, level in enumerate(self.setup.templates[kind].levels if kind >= 0 else ()):
-                words, spread = np.asarray(design.capacity)[tile, v], np.asarray(design.fanout)[tile, v]
-                name = f"tile {tile}: level {level.name}"
-                if words != -1 and not 0 <= words <= self._largest[0][kind, v]:
-                    return f"{name} has {words:g} words, the template allows {level.capacity_words}"
-                for number, most in zip(spread.tolist(), level.fanout, strict=True):
-                    if number != -1 and not (1 <= number <= most and number == np.floor(number)):
-                        return f"{name} has fanout {spread.tolist()}, the template allows {list(level.fanout)}"
-        return ""
+    def _size_fault(self, designs: SizedDesign, k: int) -> str:
+        """The first size of design k that its template does not allow."""
+        one = take(designs, slice(k, k + 1))
+        _, tile, v = np.argwhere(self._strange_sizes(one))[0].tolist()
+        level = self.setup.templates[one.design.template[0, tile]].levels[v]
+        words, spread = float(np.asarray(one.capacity)[0, tile, v]), np.asarray(one.fanout)[0, tile, v].tolist()
+        name = f"tile {tile}: level {level.name}"
+        if words != -1 and not 0 <= words <= self._largest[0][one.design.template[0, tile], v]:
+            return f"{name} has {words:g} words, the template allows {level.capacity_words or 'any number'}"
+        return f"{name} has fanout {spread}, the template allows {list(level.fanout)}"
 
     def design_file(self, path: str | pathlib.Path) -> DesignFile:
         """The whole file in memory, in the same form as a `designs/1` file; `path` is recorded as its source."""
@@ -382,6 +384,6 @@ def read_design_arrays(
     inside = np.nonzero(np.arange(nests[2]) < count[..., None])
     which = np.repeat(np.arange(np.count_nonzero(count)), count[count > 0])
     pairs = [(u, t) for u, t in np.argwhere(count).tolist()]
-    larger = np.array(arrays["nest_padded"], int) if "nest_padded" in arrays else np.ones((*nests, len(DIMS)), int)
+    larger = _int32(arrays["nest_padded"]) if "nest_padded" in arrays else np.ones((*nests, len(DIMS)), int)
     refused[inside] = ~rules.store.fitting(take(mappings, inside), pairs, which, larger[inside])
     return DesignArrays(setup, mappings, count, refused, {n: arrays[n] for n in shapes if n in arrays})

@@ -457,10 +457,10 @@ def write_together(files: abc.Mapping[pathlib.Path, bytes | str]) -> None:
         InputError: one of the files cannot be written, or two of the paths lead to the same file.
     """
     contents = {pathlib.Path(path): _encoded(path, content) for path, content in files.items()}
-    targets = _targets(contents)
     staged: list[tuple[pathlib.Path, pathlib.Path]] = []
-    path = pathlib.Path()
+    path = next(iter(contents), pathlib.Path())
     try:
+        targets = _targets(contents)
         for path, data in contents.items():
             target = targets[path]
             if target.is_dir():
@@ -637,7 +637,9 @@ def csv_lines(rows: Iterable[Iterable[object]]) -> str:
     text = io.StringIO()
     plain, quoting = (csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
     for row in rows:
-        cells = [repr(cell) if isinstance(cell, float) else cell for cell in row]
+        cells = [
+            float.__repr__(cell) if isinstance(cell, float) else cell for cell in row
+        ]  # NumPy's would name its type
         # A reader takes a bare "\r" for the end of the line, but QUOTE_MINIMAL leaves it bare.
         returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
         (quoting if returns else plain).writerow(cells)

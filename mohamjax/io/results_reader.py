@@ -9,7 +9,7 @@ import math
 import pathlib
 import re
 from collections import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -269,7 +269,7 @@ def evaluate_results(files: ResultFiles, *, technology: Technology | None = None
     return ResultDesigns(file, rows, evaluated)
 
 
-def _check_same_latencies(files: ResultFiles, rows: Sequence[Mapping[str, Any]]) -> None:
+def _check_same_latencies(files: ResultFiles, rows: Sequence[abc.Mapping[str, Any]]) -> None:
     """Refuses designs whose latency, which no technology changes, is not that of the front."""
     latency = {str(row["design_id"]): row["latency_s"] for row in rows if row["valid"]}
     for own in files.front:

@@ -1,7 +1,7 @@
 """Optimisers of nevergrad on the encoding of G# (Section 4.4), as the paper used them; they need the extra `baselines`.
 
 A schedule is a point of the unit cube (`job_problem.decode`). The optimiser proposes one population at a time, which is
-evaluated in one call.
+evaluated in one call; the (1+1)-ES proposes one point.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ so that of four cores two get no job, and 10,000 points in 200 dimensions do not
 range."""
 
 _ONE_BY_ONE = ("(1+1)-ES",)
-"""Methods that are told each point before they make the next one: the step of an evolution strategy with one parent
-shrinks with every child that is no better, so that a batch of 50 from one parent ends its search."""
+"""Methods that are told each point before they make the next one. An evolution strategy with one parent and one child
+learns from each child; a whole population from one parent would change its step as often at once."""
 
 LIBRARY_METHODS = (*_NEVERGRAD, *_PRINTED)
 """Methods of Table 5 that run through nevergrad, with its default settings or with the printed ones."""

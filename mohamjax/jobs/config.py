@@ -38,7 +38,8 @@ class JobSearchConfig:
         """Checks the values; raises InputError."""
         check_whole(self, "search", {"population": 2, "generations": 0, "archive": 1})
         check_seed(self.seed)
-        if self.archive < (least := 2 * len(self.objectives) if len(self.objectives) > 1 else 1):
+        least = 2 * len(self.objectives) if len(self.objectives) > 1 else 1
+        if self.archive < least:
             raise InputError(
                 f"is {self.archive}", argument="archive", remedy=f"give {least} or more, two per objective"
             )

@@ -1,8 +1,8 @@
 """The genetic algorithm of G#: mutation and three crossovers on both genomes (Section 4.2.3), on the shared loop.
 
 Survival on the shared loop is ours: the best of parents and offspring survive, so that the elite is never lost; of
-schedules that are equal in all objectives one survives. With several objectives the same search gives a Pareto front.
-`generational` has the selection of the paper's text and of its release.
+schedules that are equal in all objectives one survives, unless these only count jobs. With several objectives the same
+search gives a Pareto front. `generational` has the selection of the paper's text and of its release.
 """
 
 from __future__ import annotations

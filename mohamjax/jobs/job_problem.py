@@ -19,10 +19,10 @@ from mohamjax.runtime.struct import record
 from mohamjax.schedule.fluid import padded_jobs
 
 OBJECTIVES = ("makespan", "energy", "edp", "unsatisfied", "tardiness", "mean-end", "lateness", "missed")
-COUNTS = {"unsatisfied", "missed"}
-"""Objectives that are numbers of jobs, or shares of them, and take few values."""
-
 """Names of the objectives, see `evaluate`."""
+
+COUNTS = frozenset(("unsatisfied", "missed"))
+"""Objectives that are numbers of jobs, or shares of them, and take few values."""
 
 
 @record

@@ -102,8 +102,8 @@ class LayerMapper:
 
         Args:
             key: typed key of the search.
-            given: mappings that join the first population, those beyond its places the archive after the last
-                generation; L levels.
+            given: mappings with L levels. They join the first population; those that find no place there join the
+                archive after the last generation.
             wanted: `[U, T]` bool, pairs to search; default all that can be.
 
         Returns:

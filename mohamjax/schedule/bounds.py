@@ -127,8 +127,8 @@ class ChipletSizes(NamedTuple):
         first = np.unique(rows, axis=0, return_index=True)[1]
         return ChipletSizes(*(np.asarray(column)[new][first] for column in self))
 
-    def apart(self, templates: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """By template: capacities `[T, K, V]`, fanouts `[T, K, V, 2]`, which exist `[T, K]`; the others are ones."""
+    def per_template(self, templates: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Capacities `[T, K, V]`, fanouts `[T, K, V, 2]` and which of them exist `[T, K]`; the others are ones."""
         most = max((int(np.sum(self.template == t)) for t in range(templates)), default=0)
         lead = templates, -(-most // 64) * 64  # few sizes of programs
         capacity, fanout = (np.ones((*lead, *leaf.shape[1:])) for leaf in (self.capacity, self.fanout))
@@ -231,7 +231,7 @@ def least_costs(
         capacity, fanout = by_template(tables.capacity), by_template(tables.fanout)
         valid, own = by_template(valid_mappings(tables)) > 0, capacity.shape[1]
         if sizes is not None and len(sizes.template):
-            more = sizes.apart(shape[1])
+            more = sizes.per_template(shape[1])
             capacity, fanout, allowed = (
                 np.concatenate([a, b], axis=1) for a, b in zip((capacity, fanout, valid), more, strict=True)
             )

@@ -25,8 +25,11 @@ COMPUTE = "MACs"
 MAPPING = "mapping"
 """What binds a layer that waits for nothing, but whose mapping leaves at least half of the MACs idle."""
 
-_ROUNDING = 1e-9, 8
-"""Relative rounding error of cycles: this much, or so many units of the last place of a less precise report."""
+_ROUNDING = 1e-9
+"""Relative rounding error of cycles in double precision."""
+
+_UNITS = 8
+"""The same in units of the last place, for reports in single precision."""
 
 SLIGHT = 0.98
 """A resource does not bind a layer that still runs at this share of its full speed or faster."""
@@ -165,7 +168,7 @@ def binding(
         resources: names of the shared resources.
         precision: float dtype of the report, whose cycles may be rounded.
     """
-    rounding = max(_ROUNDING[0], _ROUNDING[1] * float(np.finfo(precision).eps))
+    rounding = max(_ROUNDING, _UNITS * float(np.finfo(precision).eps))
     levels = slowest_levels(design, tables, templates, unique)
     kinds = np.asarray(design.template)[np.asarray(design.assignment)[: len(unique)]]
     buffers = use.alone > use.compute * (1 + rounding)

@@ -69,7 +69,7 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
     if result.config.ppa != "model":
         power, area = (result.history[name][result.front] for name in ("power_W", "area_mm2"))
     values = np.stack([evaluated.objectives[:, 0], power, area], axis=1)
-    kept = emo.distinct_front(np.where(np.isfinite(values), values, np.inf))
+    kept = emo.distinct_front(np.where(np.isfinite(values).all(axis=1, keepdims=True), values, np.inf))
     return evaluated.take(kept), kept
 
 

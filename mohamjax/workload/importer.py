@@ -357,8 +357,8 @@ def _batch_rank(symbol: str, axis: int) -> int:
 def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]:
     """The axis of each input that is its batch; inputs without one are left out.
 
-    An input has one batch. A symbol that is another axis of some input is no batch anywhere, unless that input's own
-    batch has the same symbol, named like a batch.
+    An input has one batch. A symbol that is another axis of some input is no batch anywhere, except where that input
+    has it on its batch axis too and it is named like a batch.
 
     Args:
         inputs: Sizes of each input (`_sizes`).
@@ -372,12 +372,13 @@ def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]
         named = sizes[at] if at >= 0 and _says_batch(sizes[at]) else None
         others.update(size for axis, size in enumerate(sizes) if axis != at and size and size != named)
     several = any(len(inputs[name]) > 1 for name in axes)
+    unnamed = [name for name, at in axes.items() if _NO_NAME.search(str(inputs[name][at]))]
     return {
         name: at
         for name, at in axes.items()
         if inputs[name][at] not in others
         # The only axis of an input may as well be a length, unless there are other samples beside it.
-        and (several or _says_batch(inputs[name][at]) or (len(axes) > 1 and _NO_NAME.search(str(inputs[name][at]))))
+        and (several or _says_batch(inputs[name][at]) or (len(unnamed) > 1 and name in unnamed))
     }
 
 
