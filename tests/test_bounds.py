@@ -49,6 +49,8 @@ def test_no_design_is_below_a_bound(seed):
     package = (SMALL, PackageParameters(max_tiles=4, contention="interface"))[seed % 2]
     designs = random_designs(problem, made, seed, 64, tiles=4)
     found = evaluated(problem, made, designs, package)
+    sizes = ChipletSizes.of_designs(designs, found.chiplets)
+    assert not len(sizes.without(ChipletSizes.of_tables(made)).template)  # just large enough for their layers
     every = scenario_bounds(Setup(problem, TEMPLATES, TECHNOLOGY, package), made, wires_of(problem, made))
     assert (every.objectives <= found.objectives * SLACK).all()
     for own, values in zip(of_designs(problem, made, designs, found, package), found.objectives, strict=True):

@@ -122,7 +122,8 @@ class ChipletSizes(NamedTuple):
         for t in np.unique(self.template):
             mine, theirs = self.template == t, known.template == t
             for level in range(self.capacity.shape[1]):
-                new[mine] |= ~np.isin(self.capacity[mine, level], known.capacity[theirs, level])
+                words = self.capacity[mine, level]  # infinite where there is no limit, and no cost that depends on it
+                new[mine] |= np.isfinite(words) & ~np.isin(words, known.capacity[theirs, level])
         rows = np.c_[self.template, self.capacity, self.fanout.reshape(len(new), -1)][new]
         first = np.unique(rows, axis=0, return_index=True)[1]
         return ChipletSizes(*(np.asarray(column)[new][first] for column in self))
