@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from design_cases import chains, random_designs, tables
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mapping_cases import LEVELS, TECHNOLOGY, quick_jit, random_shape, toy
 from test_explain_designs import PACKAGE, evaluated, rows
@@ -52,11 +52,13 @@ def drawn(template, shape, seed):
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**31 - 1))
+@example(seed=6125007)
 def test_sums_that_are_read_were_written_and_an_order_keeps_them_on_the_chip(seed):
     shape = random_shape(np.random.default_rng(seed))
     outputs = shape.tensor_words[O]
     read, written = drawn(toy(capacity=(64, 4096)), shape, seed)
-    np.testing.assert_allclose(written - read, outputs, rtol=1e-5)
+    # Both are single precision, and may be many times their difference.
+    np.testing.assert_array_less(np.abs(written - read - outputs), 1e-5 * outputs + 1e-6 * written)
     read, written = drawn(kept(toy(capacity=(64, 4096))), shape, seed)
     assert (read == 0).all()
     np.testing.assert_allclose(written, outputs, rtol=1e-6)
