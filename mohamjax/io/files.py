@@ -637,9 +637,8 @@ def csv_lines(rows: Iterable[Iterable[object]]) -> str:
     text = io.StringIO()
     plain, quoting = (csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
     for row in rows:
-        cells = [
-            float.__repr__(cell) if isinstance(cell, float) else cell for cell in row
-        ]  # NumPy's would name its type
+        # The `repr` of a NumPy number would name its type.
+        cells = [float.__repr__(cell) if isinstance(cell, float) else cell for cell in row]
         # A reader takes a bare "\r" for the end of the line, but QUOTE_MINIMAL leaves it bare.
         returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
         (quoting if returns else plain).writerow(cells)

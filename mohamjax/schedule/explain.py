@@ -465,7 +465,7 @@ def explain_design(design: Design, report: DesignReport, tables: MappingTables, 
         use=use,
         stalled=_stalled(seen, names),
         energy=energy_parts(design, report, tables, unique),
-        bound=binding(design, tables, setup.templates, unique, use, seen, names, np.asarray(report.timeline.end).dtype),
+        bound=binding(design, tables, setup.templates, unique, use, seen, names),
         spilled=partial_sum_bytes(design, report, tables, unique),
     )
     at = unique, np.asarray(design.template)[tile], np.asarray(design.mapping[:layers])

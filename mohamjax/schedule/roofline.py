@@ -150,7 +150,6 @@ def binding(
     use: LayerUse,
     seen: Flow,
     resources: Sequence[str],
-    precision: np.dtype,
 ) -> Binding:
     """What binds each layer of one design.
 
@@ -160,15 +159,15 @@ def binding(
 
     Args:
         design: the chromosome, NumPy leaves.
-        tables: the Pareto tables that it was evaluated with, NumPy leaves.
+        tables: the Pareto tables that it was evaluated with, NumPy leaves; in their precision, which is that of the
+            evaluation, cycles may be rounded.
         templates: T templates.
         unique: `[L]` unique layer of each of the L layers that exist.
         use: how the layers use their chiplets.
         seen: the flow of the schedule.
         resources: names of the shared resources.
-        precision: float dtype of the report, whose cycles may be rounded.
     """
-    rounding = max(_ROUNDING, _UNITS * float(np.finfo(precision).eps))
+    rounding = max(_ROUNDING, _UNITS * float(np.finfo(np.asarray(tables.cycles).dtype).eps))
     levels = slowest_levels(design, tables, templates, unique)
     kinds = np.asarray(design.template)[np.asarray(design.assignment)[: len(unique)]]
     buffers = use.alone > use.compute * (1 + rounding)

@@ -268,7 +268,7 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
     start, end = report.timeline.start * CYCLE_S, report.timeline.end * CYCLE_S
     slowdowns = _slowdowns(seen, names)
     use = layer_use(application, evaluated.tables, design, report)
-    bound = binding(design, evaluated.tables, evaluated.templates, unique, use, seen, names, report.timeline.end.dtype)
+    bound = binding(design, evaluated.tables, evaluated.templates, unique, use, seen, names)
     intensity = intensities(use.macs, report.offchip_bytes[:layers])
     bars = [
         LayerBar(

@@ -361,11 +361,10 @@ class HardwareSearch:
         fitted = self._fitted(proposal.index)
         if fitted is not None:
             power, size = fitted
-            found = dataclasses.replace(found, power_W=np.where(np.isfinite(found.latency_s), power, np.inf))
+            power = np.where(np.isfinite(found.latency_s), power, np.inf)
             apart = found.delta * np.sin(found.theta)  # in latency: this power does not depend on the mapping
-            found = dataclasses.replace(
-                found, area_mm2=size, robustness=apart, delta=apart, theta=np.full_like(apart, math.pi / 2)
-            )
+            theta = np.full_like(apart, math.pi / 2)
+            found = dataclasses.replace(found, power_W=power, area_mm2=size, robustness=apart, delta=apart, theta=theta)
         self.history = self.history.append(found, self._curves(searched), proposal.predicted, self.batch)
 
     def _fitted(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
