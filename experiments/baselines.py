@@ -68,7 +68,7 @@ def archive_of(
     """
     problem = genetic_problem(config)
     example = jax.tree.map(lambda leaf: leaf[0], designs)
-    empty = _empty(dataclasses.replace(config, islands=1), example)
+    empty = _empty(dataclasses.replace(config, islands=1, migration=0), example)
 
     @jax.jit
     def entered(designs: Design, space: DesignSpace, valid: jax.Array) -> tuple[emo.Archive, jax.Array]:

@@ -569,8 +569,8 @@ def search(
         the first generation it raises KeyboardInterrupt.
 
     Raises:
-        InputError: an unknown setting or one that the problem decides, tables of another problem, a checkpoint of
-            another search, or requirements that no design found meets.
+        InputError: an unknown setting, one that the problem decides or one of the layer mapper where it does not run,
+            tables of another problem, a checkpoint of another search, or requirements that no design found meets.
 
     Examples:
         >>> result = mj.search(problem, tables, budget="tiny", seed=0, population=16, generations=4, chunk=4)
@@ -588,6 +588,10 @@ def search(
     if tables is not None and "every" not in settings and "remap" not in settings:
         base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
     chosen = changed(base, settings)
+    idle = next((name for name in ("mapper", "mapper_rates", "padding") if name in settings), None)
+    if idle is not None and tables is not None and not chosen.remap.maps_again:
+        remedy = "give it to map_layers, or map again during the search with every=..."
+        raise InputError("is of the layer mapper, which does not run: tables are given", argument=idle, remedy=remedy)
     if progress and listener is not None:
         raise InputError("does not go with a listener", argument="progress", remedy="give one of the two")
     read = functools.partial(design_files.read_designs, technology=problem.technology)

@@ -61,7 +61,8 @@ def problem():
 
 
 def settings(islands=8):
-    sizes = {"population": 8, "generations": GENERATIONS, "chunk": CHUNK, "archive": 16, "migration": 2}
+    sizes = {"population": 8, "generations": GENERATIONS, "chunk": CHUNK, "archive": 16}
+    sizes["migration"] = 2 if islands > 1 else 0
     settings = changed(Settings.preset("tiny"), {**sizes, "islands": islands})
     return dataclasses.replace(settings, remap=dataclasses.replace(settings.remap, every=0))
 

@@ -21,6 +21,7 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
+from mohamjax.mapper.config import MapperConfig
 from mohamjax.mapping import REASONS, told_reason
 from mohamjax.mapping.nest import pad_mapping
 from mohamjax.problem import Requirements
@@ -261,6 +262,12 @@ def test_problem_refuses_what_does_not_fit(tables):
         mj.DesignProblem(3)
     with pytest.raises(InputError, match="the problem has 2 on 1"):
         mj.DesignProblem(toy(), templates="simba").arrays(tables)
+
+
+def test_settings_of_a_mapper_that_does_not_run_are_refused(problem, tables):
+    for idle in ({"padding": False}, {"mapper": MapperConfig()}):
+        with pytest.raises(InputError, match="does not run: tables are given"):
+            mj.search(problem, tables, budget="tiny", **idle)
 
 
 @pytest.mark.parametrize(

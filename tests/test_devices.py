@@ -134,7 +134,7 @@ def test_a_first_process_that_does_not_answer_ends_in_one_line():
         (("--coordinator", "here:1234", "--processes", "2"), "--process: is missing"),
         (("--coordinator", "here:1234", "--processes", "2", "--process", "2"), "is 2 of 2 processes"),
         (("--coordinator", "auto", "--processes", "2"), "is set by the cluster"),
-        (("--migration", "5"), "there is one island only"),
+        (("--migration", "5"), "--migration: is 5, and there is one island only"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(capsys, words, told):
@@ -155,9 +155,11 @@ def test_one_device_is_what_jax_takes_by_itself():
     assert own.from_first(lambda: 3) == own.in_all(lambda: 3) == 3
 
 
-def test_migration_is_counted_in_generations():
+def test_migration_is_counted_in_generations_and_needs_islands():
     with pytest.raises(InputError, match="migration is -1"):
         MohamConfig(migration=-1)
+    with pytest.raises(InputError, match="one island only"):
+        MohamConfig(migration=5)
 
 
 def test_a_port_is_a_number():

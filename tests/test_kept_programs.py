@@ -314,7 +314,7 @@ def test_unused_files_parts_and_too_many_are_deleted(folder, monkeypatch):
     assert {path.name for path in folder.iterdir()} == {"3" * 64, new, "notes.txt"}
 
 
-def test_threads_write_parts_of_their_own(folder, monkeypatch):
+def test_every_write_has_a_part_of_its_own(folder, monkeypatch):
     names = []
     monkeypatch.setattr(exported.pathlib.Path, "replace", lambda part, file: names.append(part.name))
     kept = SimpleNamespace(program=SimpleNamespace(serialize=lambda: b""), tree=None)

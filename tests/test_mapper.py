@@ -216,7 +216,8 @@ def test_tables_over_children_change_nothing_where_they_are_not_needed(seed):
         nests, needs = jax.tree.map(lambda leaf: np.concatenate([leaf] * 4), (nests, needs))
         given = jax.tree.map(lambda leaf: np.repeat(leaf[None], 1024, axis=0), (context.space.layer, context.template))
         without, having = (
-            table_rows(*given, context.technology, nests, fixed=False, max_children=room) for room in (0, MAX_CHILDREN)
+            table_rows(*given, context.technology, nests, fixed=False, whole=True, max_children=room)
+            for room in (0, MAX_CHILDREN)
         )
         for name, column in without.items():
             np.testing.assert_allclose(column[~needs], having[name][~needs], rtol=1e-12)

@@ -241,8 +241,6 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         changes["mapper"] = dataclasses.replace(settings.mapper, padding=False)
     from mohamjax.emo.loop import MAX_POPULATION
 
-    if arguments.migration and changes["moham"].islands == 1:
-        raise InputError("there is one island only", item="--migration", remedy="add --islands, or leave it out")
     together = changes["moham"].population * changes["moham"].islands
     if together > MAX_POPULATION:
         raise InputError(

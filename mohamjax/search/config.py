@@ -175,6 +175,12 @@ class MohamConfig:
                 raise InputError(
                     f"{name} is {getattr(self, name)!r}", item="search settings", remedy=f"use {', '.join(known)}"
                 )
+        if self.migration and self.islands == 1:
+            raise InputError(
+                f"is {self.migration}, and there is one island only",
+                argument="migration",
+                remedy="search several islands, or leave it out",
+            )
         if self.result == "population" and self.genes == "plans":
             raise InputError(
                 "the end of a search of plans works on the archive, not on the population",
