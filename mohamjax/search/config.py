@@ -179,7 +179,7 @@ class MohamConfig:
             raise InputError(
                 f"is {self.migration}, and there is one island only",
                 argument="migration",
-                remedy="search several islands, or leave it out",
+                remedy="give the argument `islands`, or leave it out",
             )
         if self.result == "population" and self.genes == "plans":
             raise InputError(
