@@ -1,8 +1,8 @@
 """Stops searches at random moments, resumes them, and compares their files with an undisturbed search's.
 
-    python experiments/kill_and_resume.py --kills 10 > experiments/results/kill_and_resume.csv
+    python experiments/kill_and_resume.py --kills 10 --out experiments/results/kill_and_resume.md
     python experiments/kill_and_resume.py --kills 10 --ways "kill,ctrl-c,ctrl-c twice,full disk" \
-        > experiments/results/interruptions.csv
+        --out experiments/results/interruptions.md
     python experiments/kill_and_resume.py --verb codesign --rounds phases NETWORK --space unico-ci --budget ci
 
 Ways: `kill` is kill -9; `ctrl-c` is an interrupt; `ctrl-c twice` sends a second one within half a second; `full disk`
@@ -28,6 +28,7 @@ import tempfile
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 from interruptions import SEARCH, VERBS, Command, differences, kill_and_resume, stop_and_resume
+from report import Report, header
 
 WHOLE, GENERATIONS, PHASES = "whole command", "generations", "phases"
 LONGEST = 5.0  # seconds after a phase
@@ -42,22 +43,29 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10, help="of each way in each round")
     parser.add_argument("--ways", default="kill", help="of stopping, by commas")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     options, more = parser.parse_known_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background may have ignored it
     moments, verb = random.Random(options.seed), VERBS[options.verb]
-    worst = []
+    worst, report = [], Report()
+    report.say("# Searches that are stopped and resumed", "", header(), "")
+    report.say(
+        "Moments are seconds since the start or, in the round `phases`, since the phase began; for a full disk, the",
+        "largest size of a file in bytes. Where the last column is empty, the files are equal.",
+        "",
+    )
+    report.head("drawn from", "way", "stop", "moment", "phase", "generation of the checkpoint", "wrong")
     with tempfile.TemporaryDirectory() as work:
         base = pathlib.Path(work)
         plain = Command((*options.run, *more), base / "cache", verb)
         unmapped = Command((*plain.arguments, "--no-mapping-cache"), plain.cache, verb) if verb is SEARCH else plain
         plain.undisturbed(base / "compiling")
-        print("drawn_from,way,stop,moment,phase,checkpoint_generation,wrong")
         for name in options.rounds.split(","):
             command = {WHOLE: unmapped, GENERATIONS: plain, PHASES: plain}[name]
             whole = base / name
             first, last, end = command.undisturbed(whole)
             found = differences(base / "compiling", whole)
-            print(f"{name},none,,,,,{'; '.join(found)}", flush=True)
+            report.row(name, "undisturbed", "", "", "", "", "; ".join(found))
             worst += found
             for way in ["kill"] if name == PHASES else options.ways.split(","):
                 for k in range(options.kills):
@@ -68,8 +76,9 @@ def main() -> int:
                     else:
                         stop = stop_and_resume(command, out, way, moments, between, whole)
                     worst += stop.wrong
-                    row = [name, way, str(k), f"{stop.moment:.2f}", stop.phase, stop.left, "; ".join(stop.wrong)]
-                    print(",".join(row), flush=True)
+                    wrong = "; ".join(stop.wrong)
+                    report.row(name, way, k, f"{stop.moment:.2f}", stop.phase, stop.left, wrong)
+                    report.write(options.out)
     return 1 if worst else 0
 
 
