@@ -471,7 +471,8 @@ def map_layers(
                 told = f"is for our own mapper, not for the method {method}"
                 raise InputError(told, argument=name, remedy="leave out either argument")
     if config is None:
-        config = chosen.config or Settings.preset(_budget(budget)).mapper
+        sizes = Settings.preset(_budget(budget)).mapper
+        config = chosen.config or sizes
     if padding is not None:
         config = dataclasses.replace(config, padding=padding)
     key, _, _ = search_keys(seed)

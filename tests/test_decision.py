@@ -94,6 +94,9 @@ def test_a_period_can_be_demanded_where_it_was_searched():
     assert decide(rows, "period<=10ms").missed == "period<=10ms (it reaches 30 ms)"
     with pytest.raises(InputError, match="names no objective of the search"):
         decide([row(0, 0.05, 1.0, 3.0)], "period<=33ms")
+    with pytest.raises(InputError, match="not the power of frames that overlap"):
+        decide(rows, "period<=33ms,power<=1.5W")
+    assert decide(rows, "period<=33ms,power<=31W,fps>=20").kept == (0,)  # 20 W at 20 frames per second
 
 
 def test_an_objective_of_ones_own_can_be_demanded():

@@ -32,6 +32,7 @@ from mohamjax.hardware import (
     template_to_yaml,
     with_word_bits,
 )
+from mohamjax.mapping.space import constraints
 from mohamjax.workload import DIMS, LAYER_TYPES, WorkloadShape
 
 TECHNOLOGY = load_technology()
@@ -197,11 +198,28 @@ def test_specifications_of_loops():
     level["order"] = ["P"]
     rule = template_from_dict(data).rule("conv")[0]
     assert rule.temporal == {"K": 8, "P": None}
-    assert rule.order == ("P", "G", "N", "K", "C", "Q", "R", "S")
+    assert rule.order == ("P",)
+    limits = constraints(template_from_dict(data), "conv", WorkloadShape(K=8), len(data["levels"]))
+    assert limits.order[0].tolist() == [DIMS.index("P"), *[-1] * 7]  # the others lie outside, in any order
     del data["dataflows"]
     free = template_from_dict(data)
     assert free.layer_types == LAYER_TYPES
     assert all(r.temporal == r.spatial_x == r.spatial_y == dict.fromkeys(DIMS) for r in free.rule("bmm"))
+
+
+def test_steps_of_a_recurrent_layer_follow_each_other_on_every_template():
+    free = {key: value for key, value in copy.deepcopy(EXAMPLE).items() if key != "dataflows"}
+    for template in (*TEMPLATES, template_from_dict(free)):
+        if template.runs("rnn"):
+            limits = constraints(template, "rnn", WorkloadShape(K=8, C=4, P=96), len(template.levels))
+            assert (limits.spatial_max[..., DIMS.index("P")] == 1).all()
+            assert limits.temporal_max[-1, DIMS.index("P")] > 1
+
+
+def test_accumulators_grow_with_products():
+    for width, bits in ((4, 16), (8, 24), (16, 40)):
+        data = {key: value for key, value in copy.deepcopy(EXAMPLE).items() if key != "mac"} | {"word_bits": width}
+        assert template_from_dict(data).mac.accumulator_bits == bits
 
 
 def test_description_tells_the_levels_and_loops():

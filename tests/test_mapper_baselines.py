@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mapping_cases import TECHNOLOGY, TEMPLATES, quick_jit, random_shape, space, violations
 
 from mohamjax.errors import InputError
+from mohamjax.hardware import DATA_SPACES, load_template
 from mohamjax.mapper import BaselineMapper, SieveConfig, gamma, hybrid
 from mohamjax.mapper.cosa import CosaConfig, cosa_mapping
 from mohamjax.mapper.gamma import GammaConfig
@@ -44,6 +45,17 @@ def test_the_program_of_cosa_uses_the_array_and_the_buffers():
     factors = np.asarray(slot_factors(jnp.asarray(genes.slot), problem))
     levels = len(factors) // 3
     assert factors[levels:].prod() == 24 and factors[:levels].prod() == 64 * 3 // 24
+
+
+def test_the_program_of_cosa_knows_what_the_buffer_fetches_again():
+    """Weights bypass Eyeriss' global buffer: a loop of that level over K or C fetches them in every step off-chip."""
+    eyeriss = load_template("eyeriss")
+    layer = UniqueLayer("conv", WorkloadShape(K=256, C=304, P=128, Q=128))
+    mapper = BaselineMapper([layer], [eyeriss], TECHNOLOGY, "cosa")
+    tables, _ = mapper.search(jax.random.key(0))
+    weights = 256 * 304
+    read = float(tables.offchip_words[0, 0, 0, 0, DATA_SPACES.index("Weights")])
+    assert read <= 300 * weights  # 16,384 times where the program takes them to stand still
 
 
 def test_a_program_without_time_complains():

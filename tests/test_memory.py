@@ -114,6 +114,33 @@ def test_what_templates_name_is_nothing_to_a_package():
     np.testing.assert_array_equal(evaluated(mj.Memory("LPDDR4"))[0], evaluated(mj.Memory("LPDDR4"), own)[0])
 
 
+@pytest.mark.parametrize("name", ["designs.json", "designs.npz"])
+def test_a_template_of_fixed_sizes_has_no_others_in_files(tmp_path, name):
+    only = dataclasses.replace(load_template("simba"), name="chip", sizes="fixed")
+    own = problem(None, (only,))
+    made = mj.sample_mappings(own, 4, seed=0)
+    designs = mj.sample_designs(jax.random.key(0), own.arrays(made), 2)
+    path = tmp_path / "designs.npz"
+    mj.write_designs(path, own, made, designs)
+    rows, found = evaluate_designs(path)
+    assert all(row["valid"] for row in rows)
+    if name == path.name:
+        arrays = dict(np.load(path))
+        shape = *arrays["template"].shape, max(len(one.levels) for one in own.templates)
+        arrays |= {"capacity": np.full(shape, -1.0), "fanout": np.ones((*shape, 2))}
+        np.savez(path, **arrays)
+    else:
+        path = tmp_path / name
+        write_designs(path, found, "toy")
+        document = json.loads(path.read_text())
+        for design in document["designs"]:
+            for level in design["chiplets"][0]["levels"]:
+                level["fanout"] = [max(1, x - 1) for x in level["fanout"]]
+        path.write_text(json.dumps(document))
+    rows, _ = evaluate_designs(path)
+    assert not any(row["valid"] for row in rows) and all("always" in row["reason"] for row in rows)
+
+
 @pytest.mark.parametrize("memory", [mj.Memory("HBM2"), mj.Memory(energy=4.5), None])
 @pytest.mark.parametrize("name", ["designs.npz", "designs.json"])
 def test_files_of_designs_say_the_memory(tmp_path, memory, name):

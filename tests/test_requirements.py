@@ -23,11 +23,11 @@ import mohamjax as mj
 from mohamjax import emo
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.hardware import load_technology, load_templates, template_arrays
+from mohamjax.hardware import load_technology, load_template, load_templates, template_arrays
 from mohamjax.io import read_designs
 from mohamjax.io.schemas import schema
 from mohamjax.mapping import stacked_layers, tabulate
-from mohamjax.problem import DesignProblem, Requirements, load_requirements, resolve
+from mohamjax.problem import DesignProblem, Goals, Requirements, load_requirements, resolve
 from mohamjax.problem import requirements as demands
 from mohamjax.problem import resolved as requirements
 from mohamjax.problem.design_problem import _cover
@@ -531,6 +531,10 @@ BAD = {
         {"limits": {"area_mm2": 1.0}, "package": {"chiplets": [{"template": "simba", "sizes": "largest"}]}},
         "alone take",
     ),
+    "sizes that are searched and given": (
+        {"package": {"chiplets": [{"template": "simba", "sizes": "free", "levels": {"GlobalBuffer": {}}}]}},
+        "`sizes: free` has them searched",
+    ),
     "an empty package": ({"package": {"chiplets": []}}, "package"),
     "a closed package that cannot run a layer": (
         {"package": {"open": False, "chiplets": [{"template": "eyeriss-released"}]}},
@@ -562,6 +566,27 @@ def test_a_package_with_little_room_gets_as_few_chiplets_as_run_every_layer(room
     else:
         cover = _cover(able, resolved)
         assert sorted(cover[cover >= 0]) == chosen
+
+
+def toy():
+    layer = Layer("a", "conv", "Conv", WorkloadShape(K=8, C=4, P=6, Q=6, R=3, S=3))
+    return ApplicationModel("toy", (Network("n", (layer,), frames_per_second=30.0),))
+
+
+def test_a_template_that_bears_the_name_of_fixed_sizes_stays_another():
+    simba, other = load_template("simba"), dataclasses.replace(load_template("eyeriss"), name="simba-fixed1")
+    chiplets = (FixedChiplet("simba", 0, {}), FixedChiplet("simba-fixed1", 1))
+    found = resolve(Requirements(chiplets=chiplets, open=False), toy(), (simba, other), 16, 16)
+    assert [t.name for t in found.templates] == ["simba-fixed2", "simba-fixed1"]
+    assert [t.level_names for t in found.templates] == [simba.level_names, other.level_names]
+
+
+def test_power_is_no_limit_where_frames_overlap():
+    limited = Requirements(limits=(math.inf, math.inf, math.inf, 5.0))
+    goals = Goals(objectives=("period", "energy", "area"))
+    goals.check(toy(), Requirements())
+    with pytest.raises(InputError, match=r"limits.power_W.*frames that overlap"):
+        goals.check(toy(), limited)
 
 
 def test_the_documented_example_is_read(tmp_path):

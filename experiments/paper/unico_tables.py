@@ -95,7 +95,7 @@ def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds:
     """Distances, hypervolumes and costs of methods; `base` is the one that the others are compared with.
 
     Sign and signed-rank tests are of pairs of case and seed, the latter after Holm over the methods; A12 is how often a
-    distance of the base is larger than one of the method.
+    distance of the base is larger than one of the method on the same case, a mean over the cases.
     """
     pairs = complete(runs, methods, cases, seeds)
     if not pairs:
@@ -134,7 +134,7 @@ def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds:
                     f"{ratio_of_means(distances[m], distances[base]):.2f}",
                     f"{test.wins}:{test.losses} ({test.p:.2f})",
                     f"{corrected[m]:.2f}" if m in corrected else "",
-                    f"{a12(distances[base], distances[m]):.2f}" if m in corrected else "",
+                    f"{_a12_of_cases(pairs, distances[base], distances[m]):.2f}" if m in corrected else "",
                     *shares,
                     f"{np.median(lacking):.3f}",
                     f"{np.median(spent):.2f}",
@@ -144,6 +144,12 @@ def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds:
             )
         out.append(f"\nOn {'logarithmic' if log else 'linear'} axes {_told(axes)}:\n\n{fenced(body)}")
     return "".join(out)
+
+
+def _a12_of_cases(pairs: Sequence[tuple[str, int]], base: np.ndarray, own: np.ndarray) -> float:
+    """How often a seed of a method is nearer than one of the base on the same case, a mean over the cases."""
+    rows = [[k for k, (case, _) in enumerate(pairs) if case == one] for one in dict.fromkeys(c for c, _ in pairs)]
+    return float(np.mean([a12(base[own_rows], own[own_rows]) for own_rows in rows]))
 
 
 def _told(axes: Axes) -> str:

@@ -64,6 +64,16 @@ def warn_of_other_memory(templates: Sequence[Template], package: PackageParamete
         )
 
 
+def warn_of_own_bandwidth(templates: Sequence[Template]) -> None:
+    """Warns about templates whose off-chip level has a bandwidth of its own, which no package uses."""
+    own = [t.name for t in templates if any((*t.levels[-1].bandwidth, t.levels[-1].shared_bandwidth))]
+    if own:
+        warn(
+            f"{', '.join(own)}: the bandwidth of the off-chip level is not used; chiplets share the memory interfaces "
+            "of the package, whose `interface_bandwidth` stands in a file for --package"
+        )
+
+
 def warn_of_slow_buffers(templates: Sequence[Template], technology: Technology) -> None:
     """Warns about buffers of the templates that at their largest size are slower than the clock."""
     from mohamjax.hardware import slow_buffers

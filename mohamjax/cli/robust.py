@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, spread
-from mohamjax.cli.inputs import application_of, warn_of_other_memory, warn_of_slow_buffers
+from mohamjax.cli.inputs import application_of, warn_of_other_memory, warn_of_own_bandwidth, warn_of_slow_buffers
 from mohamjax.cli.outputs import default_folder, drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal, warn
@@ -67,6 +67,7 @@ def run(
     settings, ensemble, problem = read() if devices is None else devices.in_all(read)
     resolved = problem.resolved
     warn_of_other_memory(problem.templates, problem.package, problem.technology)
+    warn_of_own_bandwidth(problem.templates)
     if arguments.technology:
         warn_of_slow_buffers(resolved.templates, problem.technology)
     price = not arguments.no_price

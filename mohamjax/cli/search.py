@@ -11,7 +11,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, robust, spread
-from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory, warn_of_slow_buffers
+from mohamjax.cli.inputs import (
+    application_of,
+    technology_of,
+    templates_of,
+    warn_of_other_memory,
+    warn_of_own_bandwidth,
+    warn_of_slow_buffers,
+)
 from mohamjax.cli.outputs import default_folder, drawing, results_folder, stopped
 from mohamjax.cli.tables import decision_table, fitted, landmark_table, lines
 from mohamjax.cli.terminal import Terminal
@@ -348,7 +355,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
         check_islands(devices, settings.moham.islands)
         application = application_of(arguments)
         problem = problem_of(arguments, application, application)
-        settings.goals.check(application)
+        settings.goals.check(application, problem.requirements)
         if arguments.target is not None:
             read_target(arguments.target, [n.name for n in application.networks], settings.goals.objectives)
         return settings, problem, _injected(arguments, problem)
@@ -356,6 +363,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     settings, problem, designs = read() if devices is None else devices.in_all(read)
     application, resolved = problem.application, problem.resolved
     warn_of_other_memory(problem.templates, problem.package, problem.technology)
+    warn_of_own_bandwidth(problem.templates)
     if arguments.technology:
         warn_of_slow_buffers(resolved.templates, problem.technology)
     runs = runnable(application, resolved.templates)

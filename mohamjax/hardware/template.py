@@ -221,12 +221,14 @@ class Template:
     def rule(self, layer_type: str) -> tuple[LevelRule, ...]:
         """Constraints for a layer type, one per level, innermost first.
 
+        Steps of a recurrent layer, which wait for each other, are never spread in space, whatever the template allows.
+
         Raises:
             InputError: If it does not run layers of this type.
         """
         for flow in self.dataflows:
             if layer_type in flow.layer_types:
-                return flow.rules
+                return tuple(map(_in_turn, flow.rules)) if layer_type == "rnn" else flow.rules
         raise InputError(
             f"does not run layers of type {layer_type!r}",
             item=f"template {self.name}",
@@ -241,6 +243,13 @@ class Template:
 
     def __hash__(self) -> int:
         return hash((self.name, self.level_names))
+
+
+def _in_turn(rule: LevelRule) -> LevelRule:
+    """The rule with the steps of a recurrent layer (P) one after the other."""
+    spread = ({d: most for d, most in limits.items() if d != "P"} for limits in (rule.spatial_x, rule.spatial_y))
+    x, y = spread
+    return dataclasses.replace(rule, spatial_x=x, spatial_y=y)
 
 
 def fits(template: Template, layer_type: str, shape: object = None) -> str | None:

@@ -263,6 +263,7 @@ def template_of(form: TemplateForm, *, file: object = None, where: str = "") -> 
         raise fail("name", "is 'chiplets', whose column of `front.csv` counts all chiplets", "use another name")
     word_bits = form.word_bits or 8
     mac = form.mac or MacForm()
+    width = mac.width_bits or word_bits
     for i, level in enumerate(form.levels):
         _check_level(level, i == 0, functools.partial(_fault, file, f"{where}levels[{i}]."))
         if level.name in (other.name for other in form.levels[:i]):
@@ -274,7 +275,7 @@ def template_of(form: TemplateForm, *, file: object = None, where: str = "") -> 
     template = Template(
         name=form.name,
         levels=levels,
-        mac=Mac(mac.width_bits or word_bits, mac.accumulator_bits or 24, mac.energy_pJ, mac.area_um2),
+        mac=Mac(width, mac.accumulator_bits or 24 + 2 * (width - 8), mac.energy_pJ, mac.area_um2),
         dataflows=_dataflows(form.dataflows, levels, fail),
         description=(form.description or "").strip(),
         sizes=form.sizes or "free",
@@ -412,7 +413,7 @@ def _rule(form: RuleForm | None, where: str, fail: Callable[[str, str, str], Inp
         temporal=_limits(form.temporal, f"{where}.temporal", fail),
         spatial_x=_limits(spatial.X, f"{where}.spatial.X", fail),
         spatial_y=_limits(spatial.Y, f"{where}.spatial.Y", fail),
-        order=(*order, *(d for d in DIMS if d not in order)) if order else (),
+        order=tuple(order),
     )
 
 

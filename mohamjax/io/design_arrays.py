@@ -236,15 +236,18 @@ class DesignArrays:
         return words, children
 
     def _strange_sizes(self, designs: SizedDesign) -> np.ndarray:
-        """`[N, S, V]` bool, levels whose stated size is none, or more than the template allows."""
+        """`[N, S, V]` bool, levels whose stated size is none, or one that the template does not allow."""
         template = np.clip(np.asarray(designs.design.template), 0, len(self.setup.templates) - 1)
         depth = np.asarray([len(one.levels) for one in self.setup.templates])
         there = (np.asarray(designs.design.template) >= 0)[..., None] & (np.arange(self.levels) < depth[template, None])
         words, children = (most[template] for most in self._largest)
         words = np.maximum(words, words.astype(np.float32))  # a size in single precision may be rounded up
         capacity, fanout = np.asarray(designs.capacity), np.asarray(designs.fanout)
-        fine = (capacity == -1) | ((capacity >= 0) & (capacity <= words))
+        always = np.asarray([one.sizes == "fixed" for one in self.setup.templates])[template, None]
+        own = ~always | np.isinf(words) | np.isclose(capacity, words, rtol=1e-6)
+        fine = (capacity == -1) | ((capacity >= 0) & (capacity <= words) & own)
         whole = (fanout >= 1) & (fanout <= children) & (fanout == np.floor(fanout))
+        whole &= ~always[..., None] | (fanout == children)
         fine &= ((fanout == -1) | whole).all(axis=-1)
         return there & ~fine
 
@@ -255,9 +258,13 @@ class DesignArrays:
         level = self.setup.templates[one.design.template[0, tile]].levels[v]
         words, spread = float(np.asarray(one.capacity)[0, tile, v]), np.asarray(one.fanout)[0, tile, v].tolist()
         name = f"tile {tile}: level {level.name}"
-        if words != -1 and not 0 <= words <= self._largest[0][one.design.template[0, tile], v]:
-            return f"{name} has {words:g} words, the template allows {level.capacity_words or 'any number'}"
-        return f"{name} has fanout {spread}, the template allows {list(level.fanout)}"
+        own = self.setup.templates[one.design.template[0, tile]]
+        allows = "the template always has" if own.sizes == "fixed" else "the template allows"
+        most = np.inf if level.capacity_words is None else level.capacity_words
+        right = np.isclose(words, most, rtol=1e-6) if own.sizes == "fixed" else 0 <= words <= most
+        if words != -1 and not right and not (np.isinf(most) and words >= 0):
+            return f"{name} has {words:g} words, {allows} {level.capacity_words or 'any number'}"
+        return f"{name} has fanout {spread}, {allows} {list(level.fanout)}"
 
     def design_file(self, path: str | pathlib.Path) -> DesignFile:
         """The whole file in memory, in the same form as a `designs/1` file; `path` is recorded as its source."""

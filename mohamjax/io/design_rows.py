@@ -212,11 +212,18 @@ def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray
             if limit.capacity_words is not None and words > limit.capacity_words:
                 told = f"level {row.name} has {words:.0f} words, the template allows {limit.capacity_words}"
                 raise InputError(told, item=item, remedy="write no more than that, or another template")
+            if template.sizes == "fixed" and limit.capacity_words not in (None, words):
+                told = f"level {row.name} has {words:.0f} words, template {template.name} always {limit.capacity_words}"
+                raise InputError(told, item=item, remedy="leave it out, or name a template of free sizes")
             capacity[v] = words
         if spread is not None:
             if spread[0] > limit.fanout[0] or spread[1] > limit.fanout[1]:
                 told = f"level {row.name} has fanout {list(spread)}, the template allows {list(limit.fanout)}"
                 raise InputError(told, item=item, remedy="write no more than that, or another template")
+            if template.sizes == "fixed" and tuple(spread) != tuple(limit.fanout):
+                always = f"template {template.name} always {list(limit.fanout)}"
+                told = f"level {row.name} has fanout {list(spread)}, {always}"
+                raise InputError(told, item=item, remedy="leave it out, or name a template of free sizes")
             fanout[v] = spread
     return np.asarray(capacity), np.asarray(fanout)
 

@@ -8,11 +8,13 @@ takes any template and is solved by HiGHS (`scipy.optimize.milp`).
   binaries. At each level with a free order above the inner buffers, one of the data spaces may be stationary: the loops
   that do not move it are the innermost ones there.
 - *Constraints*: every copy has a slot; a template's limits; fanouts; capacities, which the data spaces that a level
-  stores share equally, as in CoSA. A tile of inputs is counted as stride x dilation x P x R (and Q, S), which is never
-  too little.
+  stores share equally (CoSA's code gives inputs a quarter of its global buffer and outputs the rest). A tile of inputs
+  is counted as stride x dilation x P x R (and Q, S), which is never too little.
 - *Compute* is the logarithm of all temporal loops. *Utilisation* is that of all tiles in on-chip levels. *Traffic* of a
   data space is .99 of that of its tile below the outermost on-chip level, .99 of that of this level's spatial loops,
   and that of the temporal loops of this level and of the off-chip memory, except inner loops that leave it stationary.
+  What the outermost on-chip level does not store cannot be stationary off-chip while a loop of that level moves it.
+  (CoSA's code counts all off-chip loops.)
 
 The mapping is legal. Our model evaluates it, because the program's own objective gives no cycles or joules.
 """
@@ -210,6 +212,12 @@ def _program(
             elif rest:
                 most = sum(math.log2(p) for d, p in zip(dim, prime, strict=True) if p > 1 and d not in of_space[v])
                 still[level, v] = program.variable(1, whole=True)
+                if level == outermost and not keep[outer, v]:
+                    # Nothing on the chip outside `outer` holds it: any loop of `outer` that moves it fetches it again.
+                    for (d, p), own in copies.items():
+                        if d in of_space[v] and outer in own:
+                            count = int(((dim == d) & (prime == p)).sum())
+                            program.row({own[outer]: 1.0, still[level, v]: float(count)}, 0, count)
                 moves = program.variable(most, whole=False)
                 # moves >= rest - most * still
                 program.row({moves: 1.0, still[level, v]: most, **{k: -x for k, x in rest.items()}}, 0, math.inf)
@@ -236,8 +244,9 @@ def _window(space: MapSpace) -> int:
 def _prefix(space: MapSpace, level: int, relevant: set[int]) -> set[int]:
     """Dimensions that a prescribed order puts inside all loops that move a data space."""
     own: set[int] = set()
+    loops = np.minimum(np.asarray(space.limit)[level], np.asarray(space.layer.bounds)) > 1
     for d in np.asarray(space.constraints.order)[level].tolist():
-        if d in relevant:
+        if d in relevant and loops[d]:
             break
         own.add(d)
     return own

@@ -14,6 +14,7 @@ import numpy as np
 from mohamjax.errors import InputError, wrong_type
 from mohamjax.hardware import leakage, nop_energy
 from mohamjax.mapping import MappingTables, area
+from mohamjax.problem.requirements import LIMITS, Requirements
 from mohamjax.schedule import EvaluationArrays, isolated_cycles
 from mohamjax.schedule.measures import (
     DEFAULT,
@@ -54,15 +55,26 @@ class Goals:
             return list(self.weights)
         return [float(self.objective in ("front", "product", name)) for name in self.objectives]
 
-    def check(self, application: ApplicationModel) -> None:
+    def check(self, application: ApplicationModel, requirements: Requirements | None = None) -> None:
         """Checks that the networks have the objectives, and that periods and exponents are asked for and fit.
 
+        Args:
+            application: the networks.
+            requirements: on the designs; default none.
+
         Raises:
-            InputError: they do not; names the argument.
+            InputError: they do not, which names the argument; or power is limited, energy over the latency of one
+                frame of each network, where frames overlap.
         """
         check_measures(self.objectives, application)
         if of_frames(self.objectives):
             frame_jobs(application, self.periods)
+            if requirements is not None and math.isfinite(requirements.limits[LIMITS.index("power_W")]):
+                raise requirements.complaint(
+                    "is a limit on energy over latency, which is not the power of frames that overlap",
+                    "limits.power_W",
+                    "leave it out, or search for neither period nor idle",
+                )
         elif self.periods != Goals.periods:
             raise InputError("is for the objectives period and idle", argument="periods", remedy="leave it out")
         if self.weights is not None:

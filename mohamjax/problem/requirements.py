@@ -297,6 +297,14 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
         for key in getattr(limits, name) or {}:
             choice(key, list(CHIPLET_MEASURES), what="measure of a chiplet", file=file or None, item=f"limits.{name}")
     rows = package.chiplets if package else []
+    for i, row in enumerate(rows):
+        if row.sizes == "free" and row.levels is not None:
+            raise InputError(
+                "are given, and `sizes: free` has them searched",
+                file=file or None,
+                item=f"package.chiplets[{i}].levels",
+                remedy="leave one of the two out",
+            )
     of_template = {name: entry or TemplateCountsForm() for name, entry in (counts.templates or {}).items()}
     return Requirements(
         limits=(bounds[0], bounds[1], bounds[2], bounds[3]),

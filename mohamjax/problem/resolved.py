@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import fnmatch
+import itertools
 import math
 from collections import abc
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ def resolve(
         _known(r, chiplet.template, by_name, f"{item}.template")
         template = by_name[chiplet.template]
         if chiplet.levels is not None:
-            template = _sized(r, template, chiplet.levels, f"{item}.levels", used)
+            template = _sized(r, template, chiplet.levels, f"{item}.levels", {**by_name, **used})
         used.setdefault(template.name, template)
         names.append(template.name)
         if chiplet.tile >= tiles:
@@ -195,9 +196,9 @@ def _sized(
     template: Template,
     sizes: abc.Mapping[str, abc.Mapping[str, Any]],
     item: str,
-    used: abc.Mapping[str, Template],
+    known: abc.Mapping[str, Template],
 ) -> Template:
-    """A template of fixed sizes; that in `used` where one with the same sizes exists."""
+    """A template of fixed sizes; that in `known` where one with the same sizes exists."""
     unknown = [name for name in sizes if name not in template.level_names]
     if unknown:
         choice(unknown[0], template.level_names, what="level", file=r.file or None, item=item)
@@ -224,11 +225,11 @@ def _sized(
             level = dataclasses.replace(level, fanout=(fanout[0], fanout[1]))
         levels.append(level)
     made = dataclasses.replace(template, levels=tuple(levels), sizes="fixed")
-    for known in used.values():
-        if dataclasses.replace(known, name=made.name) == made:
-            return known
-    number = 1 + sum(t.name.startswith(f"{template.name}-fixed") for t in used.values())
-    made = dataclasses.replace(made, name=f"{template.name}-fixed{number}")
+    for one in known.values():
+        if dataclasses.replace(one, name=made.name) == made:
+            return one
+    names = (f"{template.name}-fixed{number}" for number in itertools.count(1))
+    made = dataclasses.replace(made, name=next(name for name in names if name not in known))
     try:
         return template_from_dict(template_to_dict(made))
     except InputError as error:

@@ -228,6 +228,13 @@ def read_target(
             remedy="search with period in the argument `objectives`, or demand fps, which is one over the latency",
         )
     rate = _rate(clauses)
+    overlapping = not {"period", "idle"}.isdisjoint(objectives)
+    if overlapping and rate is None and (asked := [clause.text for clause in clauses if clause.name == "power"]):
+        raise InputError(
+            f"{asked[0]!r} means energy over latency, which is not the power of frames that overlap",
+            argument=_ARGUMENT,
+            remedy="leave it out, or demand fps beside it, whose power is known",
+        )
     return tuple(dataclasses.replace(clause, rate=rate) if clause.name == "power" else clause for clause in clauses)
 
 

@@ -117,8 +117,18 @@ def _frames(rates: list[float], periods: int) -> Frames:
     if release.max() > _LONGEST_S:
         told = f"are {periods} periods of {1 / slowest:.3g} s"
         raise InputError(told, item="periods", remedy="give higher frame rates, or take fewer")
+    release = _snapped(release, 1e-9 / max(rates))
     order = np.lexsort((network, release))
     return Frames(network=network[order], number=number[order], release=release[order])
+
+
+def _snapped(release: np.ndarray, tolerance: float) -> np.ndarray:
+    """Times, of which those that differ by rounding alone are the same: the earliest of them."""
+    order = np.argsort(release, kind="stable")
+    first = np.diff(release[order], prepend=-np.inf) > tolerance
+    snapped = np.empty_like(release)
+    snapped[order] = release[order][first][np.cumsum(first) - 1]
+    return snapped
 
 
 def rates_of(application: ApplicationModel) -> list[float]:

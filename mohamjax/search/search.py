@@ -146,7 +146,7 @@ class Search:
         self._spread, self._several = spread, spread is not None and spread.several_processes
         self._listener = heard(self.listener, spread)
         check_islands(spread, settings.moham.islands)
-        settings.goals.check(self.problem.application)
+        settings.goals.check(self.problem.application, self.problem.requirements)
         if settings.within is not None and self.ensemble is not None:
             raise InputError(
                 "is for one application model", argument="within", remedy="leave it out, or limit latency_s instead"
