@@ -66,6 +66,7 @@ def main() -> int:
             first, last, end = command.undisturbed(whole)
             found = differences(base / "compiling", whole)
             report.row(name, "undisturbed", "", "", "", "", "; ".join(found))
+            report.write(options.out)
             worst += found
             for way in ["kill"] if name == PHASES else options.ways.split(","):
                 for k in range(options.kills):

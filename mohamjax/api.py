@@ -590,7 +590,8 @@ def search(
         base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
     chosen = changed(base, settings)
     idle = next((name for name in ("mapper", "mapper_rates", "padding") if name in settings), None)
-    if idle is not None and tables is not None and not chosen.remap.maps_again:
+    maps_again = chosen.remap.maps_again and chosen.moham.genes == "plans"
+    if idle is not None and tables is not None and not maps_again:
         remedy = "give it to map_layers, or map again during the search with every=..."
         raise InputError("is of the layer mapper, which does not run: tables are given", argument=idle, remedy=remedy)
     if progress and listener is not None:

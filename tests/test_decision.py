@@ -97,6 +97,8 @@ def test_a_period_can_be_demanded_where_it_was_searched():
     with pytest.raises(InputError, match="not the power of frames that overlap"):
         decide(rows, "period<=33ms,power<=1.5W")
     assert decide(rows, "period<=33ms,power<=31W,fps>=20").kept == (0,)  # 20 W at 20 frames per second
+    with pytest.raises(InputError, match="not the power of frames that overlap"):
+        decide([{**row(0, 0.05, 1.0, 3.0), "idle_share": 0.4}], "power<=30W")
 
 
 def test_an_objective_of_ones_own_can_be_demanded():

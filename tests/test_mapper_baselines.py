@@ -58,6 +58,18 @@ def test_the_program_of_cosa_knows_what_the_buffer_fetches_again():
     assert read <= 300 * weights  # 16,384 times where the program takes them to stand still
 
 
+def test_hybrid_search_walks_the_loops_that_an_order_leaves_free():
+    """Of four loops at a level that prescribes C innermost, three change places: 6 orders."""
+    problem = space(3, WorkloadShape(K=3, C=3, P=3, Q=3))
+    order = np.full_like(np.asarray(problem.constraints.order), -1)
+    order[-1, 0] = DIMS.index("C")
+    limits = dataclasses.replace(problem.constraints, order=jnp.asarray(order))
+    problem = dataclasses.replace(problem, constraints=limits)
+    genes = jax.device_get(sample_one(jax.random.key(0), problem))
+    genes = dataclasses.replace(genes, slot=np.full_like(genes.slot, len(order) - 1))
+    assert int(hybrid.loop_orders(genes, problem)) == 6
+
+
 def test_a_program_without_time_complains():
     with pytest.raises(InputError, match=r"a layer: HiGHS found no mapping in 0 s; give it more time"):
         problem = space(3, WorkloadShape(K=60, C=42, P=27, Q=25, R=3, S=3))

@@ -124,21 +124,28 @@ def test_a_template_of_fixed_sizes_has_no_others_in_files(tmp_path, name):
     mj.write_designs(path, own, made, designs)
     rows, found = evaluate_designs(path)
     assert all(row["valid"] for row in rows)
-    if name == path.name:
-        arrays = dict(np.load(path))
-        shape = *arrays["template"].shape, max(len(one.levels) for one in own.templates)
-        arrays |= {"capacity": np.full(shape, -1.0), "fanout": np.ones((*shape, 2))}
-        np.savez(path, **arrays)
-    else:
-        path = tmp_path / name
-        write_designs(path, found, "toy")
-        document = json.loads(path.read_text())
-        for design in document["designs"]:
-            for level in design["chiplets"][0]["levels"]:
-                level["fanout"] = [max(1, x - 1) for x in level["fanout"]]
-        path.write_text(json.dumps(document))
-    rows, _ = evaluate_designs(path)
-    assert not any(row["valid"] for row in rows) and all("always" in row["reason"] for row in rows)
+    levels = max(len(one.levels) for one in own.templates)
+    at = next(v for v, level in enumerate(only.levels) if level.name == "GlobalBuffer")
+    words = only.levels[at].capacity_words
+    for size, other in (("capacity", words // 2), ("capacity", 2 * words), ("fanout", [1, 1])):
+        if name == path.name:
+            arrays = dict(np.load(path))
+            shape = *arrays["template"].shape, levels
+            stated = {"capacity": np.full(shape, -1.0), "fanout": np.full((*shape, 2), -1.0)}
+            stated[size][:, :, at] = other
+            changed = tmp_path / "changed.npz"
+            np.savez(changed, **arrays, **stated)
+        else:
+            changed = tmp_path / name
+            write_designs(changed, found, "toy")
+            assert all(row["valid"] for row in evaluate_designs(changed)[0])
+            document = json.loads(changed.read_text())
+            for design in document["designs"]:
+                (level,) = (one for one in design["chiplets"][0]["levels"] if one["name"] == "GlobalBuffer")
+                level["capacity_words" if size == "capacity" else "fanout"] = other
+            changed.write_text(json.dumps(document))
+        rows, _ = evaluate_designs(changed)
+        assert not any(row["valid"] for row in rows) and all("always has" in row["reason"] for row in rows), rows
 
 
 @pytest.mark.parametrize("memory", [mj.Memory("HBM2"), mj.Memory(energy=4.5), None])

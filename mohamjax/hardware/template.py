@@ -155,7 +155,7 @@ class LevelRule:
         temporal: Largest temporal factor per dimension letter (None = unlimited); a missing letter = 1.
         spatial_x: Largest factors of the loops over its children along X.
         spatial_y: Largest factors of the loops over its children along Y.
-        order: All eight letters, innermost temporal loop first; empty = free.
+        order: Letters of the innermost temporal loops, innermost first; the others lie outside in any order.
     """
 
     temporal: Limits = dataclasses.field(default_factory=dict)

@@ -46,7 +46,8 @@ def describe(template: Template) -> str:
     lines += _table(header, rows)
     lines.append(f"MACs: {instances} of {mac.width_bits} bit with {mac.accumulator_bits}-bit accumulators")
     for flow in template.dataflows:
-        lines += ["", f"Loops allowed for {', '.join(flow.layer_types)} (order: innermost first):"]
+        turn = "; steps of rnn, P, never in space" if "rnn" in flow.layer_types else ""
+        lines += ["", f"Loops allowed for {', '.join(flow.layer_types)} (order: innermost first{turn}):"]
         lines += _table(
             ("level", "temporal", "spatial X", "spatial Y", "order"),
             [

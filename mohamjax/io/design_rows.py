@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -208,22 +209,24 @@ def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray
             raise InputError(told, item=item, remedy=f"its levels are {', '.join(names)}")
         v = names.index(row.name)
         limit, words, spread = template.levels[v], row.capacity_words, row.fanout
+        most, fixed = limit.capacity_words, template.sizes == "fixed"
+        allows = f"template {template.name} always has" if fixed else "the template allows"
+        remedy = (
+            "leave it out, or name a template of free sizes"
+            if fixed
+            else "write no more than that, or another template"
+        )
         if words is not None:
-            if limit.capacity_words is not None and words > limit.capacity_words:
-                told = f"level {row.name} has {words:.0f} words, the template allows {limit.capacity_words}"
-                raise InputError(told, item=item, remedy="write no more than that, or another template")
-            if template.sizes == "fixed" and limit.capacity_words not in (None, words):
-                told = f"level {row.name} has {words:.0f} words, template {template.name} always {limit.capacity_words}"
-                raise InputError(told, item=item, remedy="leave it out, or name a template of free sizes")
+            # A file of single precision has sizes that are rounded.
+            if most is not None and (not math.isclose(words, most, rel_tol=1e-6) if fixed else words > most):
+                told = f"level {row.name} has {words:.0f} words, {allows} {most}"
+                raise InputError(told, item=item, remedy=remedy)
             capacity[v] = words
         if spread is not None:
-            if spread[0] > limit.fanout[0] or spread[1] > limit.fanout[1]:
-                told = f"level {row.name} has fanout {list(spread)}, the template allows {list(limit.fanout)}"
-                raise InputError(told, item=item, remedy="write no more than that, or another template")
-            if template.sizes == "fixed" and tuple(spread) != tuple(limit.fanout):
-                always = f"template {template.name} always {list(limit.fanout)}"
-                told = f"level {row.name} has fanout {list(spread)}, {always}"
-                raise InputError(told, item=item, remedy="leave it out, or name a template of free sizes")
+            wide = spread[0] > limit.fanout[0] or spread[1] > limit.fanout[1]
+            if wide or (fixed and tuple(spread) != tuple(limit.fanout)):
+                told = f"level {row.name} has fanout {list(spread)}, {allows} {list(limit.fanout)}"
+                raise InputError(told, item=item, remedy=remedy)
             fanout[v] = spread
     return np.asarray(capacity), np.asarray(fanout)
 

@@ -44,8 +44,12 @@ def write_timeloop_template(
     written = write_timeloop(folder, architecture)
     rules = {}
     for flow in template.dataflows:
-        name = "constraints" if len(template.dataflows) == 1 else f"constraints-{'-'.join(flow.layer_types)}"
-        rules[name] = template_constraints(template, flow.layer_types[0])
+        # Rules of recurrent layers differ where others may spread P over the children.
+        apart = [t for t in flow.layer_types if template.rule(t) != flow.rules]
+        alike = [t for t in flow.layer_types if t not in apart]
+        name = "constraints" if len(template.dataflows) == 1 else f"constraints-{'-'.join(alike)}"
+        rules |= {name: template_constraints(template, alike[0])} if alike else {}
+        rules |= {f"constraints-{t}": template_constraints(template, t) for t in apart}
     return written + write_documents(pathlib.Path(folder), rules)
 
 

@@ -13,8 +13,8 @@ takes any template and is solved by HiGHS (`scipy.optimize.milp`).
 - *Compute* is the logarithm of all temporal loops. *Utilisation* is that of all tiles in on-chip levels. *Traffic* of a
   data space is .99 of that of its tile below the outermost on-chip level, .99 of that of this level's spatial loops,
   and that of the temporal loops of this level and of the off-chip memory, except inner loops that leave it stationary.
-  What the outermost on-chip level does not store cannot be stationary off-chip while a loop of that level moves it.
-  (CoSA's code counts all off-chip loops.)
+  Nothing is stationary there while a loop moves it that is outside the level which holds it on the chip. (CoSA's code
+  counts all off-chip loops.)
 
 The mapping is legal. Our model evaluates it, because the program's own objective gives no cycles or joules.
 """
@@ -205,23 +205,29 @@ def _program(
         free = (np.asarray(space.constraints.order)[level] < 0).all()
         for v in range(len(DATA_SPACES)):
             program.add(logs({level}, of_space[v]), config.traffic)
-            rest = logs({level}, everything - of_space[v])
+            # Loops that may leave the data space in place: all that do not move it, or those that an order puts inside.
+            inside = everything - of_space[v]
             if not free:
-                rest = logs({level}, everything - of_space[v] - _prefix(space, level, of_space[v]))
-                program.add(rest, config.traffic)
-            elif rest:
-                most = sum(math.log2(p) for d, p in zip(dim, prime, strict=True) if p > 1 and d not in of_space[v])
-                still[level, v] = program.variable(1, whole=True)
-                if level == outermost and not keep[outer, v]:
-                    # Nothing on the chip outside `outer` holds it: any loop of `outer` that moves it fetches it again.
-                    for (d, p), own in copies.items():
-                        if d in of_space[v] and outer in own:
-                            count = int(((dim == d) & (prime == p)).sum())
-                            program.row({own[outer]: 1.0, still[level, v]: float(count)}, 0, count)
-                moves = program.variable(most, whole=False)
-                # moves >= rest - most * still
-                program.row({moves: 1.0, still[level, v]: most, **{k: -x for k, x in rest.items()}}, 0, math.inf)
-                program.add({moves: 1.0}, config.traffic)
+                inside &= _prefix(space, level, of_space[v])
+                program.add(logs({level}, everything - of_space[v] - inside), config.traffic)
+            rest = logs({level}, inside)
+            if not rest:
+                continue
+            most = sum(math.log2(p) for d, p in zip(dim, prime, strict=True) if p > 1 and d not in of_space[v])
+            stands = program.variable(1, whole=True)
+            if free:
+                still[level, v] = stands
+            # Where no level in between holds it, a loop there that moves it fetches it again in every step.
+            holder = max((inner for inner in range(level) if keep[inner, v]), default=-1)
+            for (d, p), own in copies.items():
+                count = int(((dim == d) & (prime == p)).sum())
+                for s in range(holder + 1, level):
+                    if d in of_space[v] and s in own:
+                        program.row({own[s]: 1.0, stands: float(count)}, 0, count)
+            moves = program.variable(most, whole=False)
+            # moves >= rest - most * stands
+            program.row({moves: 1.0, stands: most, **{k: -x for k, x in rest.items()}}, 0, math.inf)
+            program.add({moves: 1.0}, config.traffic)
         own = [number for (where, _), number in still.items() if where == level]
         if own:
             program.row(dict.fromkeys(own, 1.0), 0, 1)

@@ -121,12 +121,13 @@ def loop_orders(genes: MappingGenes, space: MapSpace) -> Array:
 
 
 def _moving(genes: MappingGenes, space: MapSpace) -> Array:
-    """Temporal loops of bound above 1 in levels that prescribe no order, `[L, D]` bool by dimension."""
+    """Temporal loops of bound above 1 whose places no template prescribes, `[L, D]` bool by dimension."""
     levels = genes.order.shape[0]
     factors = slot_factors(genes.slot, own_space(genes, space))[:levels]
-    free = jnp.all(jnp.asarray(space.constraints.order) < 0, axis=1)
-    free &= jnp.arange(levels) > 0  # at level 0 no order matters
-    return (factors > 1) & free[:, None]
+    prescribed = jnp.asarray(space.constraints.order)
+    named = jnp.any(prescribed[:, :, None] == jnp.arange(prescribed.shape[1]), axis=1)
+    outside = jnp.arange(levels) > 0  # at level 0 no order matters
+    return (factors > 1) & ~named & outside[:, None]
 
 
 @record

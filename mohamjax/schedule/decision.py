@@ -38,6 +38,7 @@ _CLAUSE = re.compile(
     r"(?P<name>[A-Za-z][\w-]*)(?::(?P<network>.+?))?\s*(?P<sign><=|>=)\s*(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z].*)?"
 )
 _PERIOD = "period_s"
+_OF_FRAMES = ("period", "idle")
 _EXAMPLE = "write for example latency<=33ms,area<=20mm2 or fps:NETWORK>=30"
 _ARGUMENT = "target"
 
@@ -228,7 +229,7 @@ def read_target(
             remedy="search with period in the argument `objectives`, or demand fps, which is one over the latency",
         )
     rate = _rate(clauses)
-    overlapping = not {"period", "idle"}.isdisjoint(objectives)
+    overlapping = not set(_OF_FRAMES).isdisjoint(objectives)
     if overlapping and rate is None and (asked := [clause.text for clause in clauses if clause.name == "power"]):
         raise InputError(
             f"{asked[0]!r} means energy over latency, which is not the power of frames that overlap",
@@ -347,7 +348,7 @@ def decide(
     if not rows:
         raise InputError("there are no designs to choose from", item="front", remedy="give a front that holds some")
     rows = [{**row, "design_id": int(row["design_id"])} for row in rows]
-    searched = ("period",) if _PERIOD in rows[0] else ()
+    searched = tuple(name for name in _OF_FRAMES if MEASURES[name].column in rows[0])
     clauses = read_target(target, networks_of(rows), searched, own_columns(rows))
     kept = np.flatnonzero(np.all([clause.kept(rows) for clause in clauses], axis=0))
     if not kept.size:

@@ -218,7 +218,7 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
         add(f"nop.{name}", "bandwidth", "GB_per_s", getattr(package, name), _in("package", name))
     add("nop.interfaces", "count", "", None, _interfaces(candidates), whole=True)
     add("nop.hop_energy", "energy", "pJ_per_bit", package.hop_energy, _in("package", "hop_energy"))
-    if (energy := _memory_energy(package)) is not None:
+    if energy := _memory_energy(package):  # of a memory that costs nothing, no factor is another energy
         add("nop.memory_energy", "energy", "pJ_per_bit", energy, _memory(energy))
     tile_area = package.router_area + package.transceiver_area
     add("nop.tile_area", "area", "um2", tile_area, _in("package", "tile_area"))
