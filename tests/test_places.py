@@ -354,5 +354,16 @@ def test_many_chiplets_have_a_sample_that_begins_with_what_stands():
     assert (np.sort(rows, axis=1) == np.sort(rows[0])).all()
 
 
+def test_classes_of_more_chiplets_than_an_integer_has_bits():
+    package = package_of(max_tiles=66)
+    n, table = 66, arrangements(package)[-1]
+    there = np.asarray(table.there[n])
+    groups, kind = np.asarray(table.group[n])[there], np.asarray(table.kind[n])[there]
+    load = np.asarray(table.load[n]) > 0
+    # Interfaces are equally wide: divisions are of one class if they make the same sets, whichever interface each has.
+    sets = [frozenset(frozenset(np.flatnonzero(load[row, c]).tolist()) for c in range(load.shape[1])) for row in groups]
+    assert len(set(sets)) == len(set(zip(sets, kind.tolist(), strict=True))) == len(set(kind.tolist()))
+
+
 def test_progress_reads_well():
     assert str(Closing(2, 1234, 1, 0.5)) == "round 2: 1,234 designs tried, 1 replaced (0.5 s)"

@@ -379,9 +379,9 @@ def small_tables(monkeypatch):
     monkeypatch.setattr(LayerMapper, "search", lambda *a, **k: cut(whole(*a, **k), KEPT))
 
 
-def searched(application, folder, *, resume=False, listener=None):
+def searched(application, folder, *, resume=False, listener=None, generations=7):
     tiny = BUDGETS["tiny"]
-    moham = dataclasses.replace(tiny.moham, population=32, generations=7)
+    moham = dataclasses.replace(tiny.moham, population=32, generations=generations)
     result = Search(
         DesignProblem(application, TEMPLATES), Settings.preset("tiny", moham=moham, remap=REMAP), cache=mapping_cache(),
         checkpoint=CheckpointFile(folder / "checkpoint.npz"), resume=resume, checkpoint_every_s=0.0, listener=listener,
@@ -441,6 +441,9 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
     equal(searched(application, tmp_path / "within", resume=True))
     assert len(calls) == 4
     assert light_generations._cache_size() == compiled, "a round or a resumed search compiled the generation again"
+    # A search that asks for fewer generations, and so for fewer rounds, ends with what it has.
+    shorter, _, kept = searched(application, tmp_path / "within", resume=True, generations=2)
+    assert kept == rows and same(result.tables, shorter.tables)
 
 
 def test_mapping_again_does_not_count_as_generations(monkeypatch):

@@ -133,14 +133,19 @@ def _mergers(design: Design, own: jax.Array, space: DesignSpace, objectives: tup
     real = genetics.real
     cycles = evaluation.tables.cycles[evaluation.unique, template[design.assignment], design.mapping]
     busy = _sums(cycles, owner, models, tiles)
-    # A hash of the mappings of all layers of a chiplet.
+    # A hash of the mappings of all layers of a chiplet: the sum of one of every layer, which has to mix them well.
     factor = (jnp.arange(design.order.shape[0], dtype=jnp.uint32) * 2 + 1) * jnp.uint32(2654435761)
+
+    def mixed(mapping: jax.Array) -> jax.Array:
+        mark = (mapping.astype(jnp.uint32) + 1) * factor[:, None]
+        mark = (mark ^ (mark >> 16)) * jnp.uint32(0x85EBCA6B)
+        return mark ^ (mark >> 13)
 
     def under(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
         best = fitting(template, size, jnp.full(tiles, weight, jnp.int32), space.plans)[0]
         mapping = best[:, evaluation.unique].T  # [L, S]
         cycles = evaluation.tables.cycles[evaluation.unique[:, None], template, mapping]
-        marks = _sums(mapping.astype(jnp.uint32) * factor[:, None], jnp.where(real, design.assignment, tiles), 1, tiles)
+        marks = _sums(mixed(mapping), jnp.where(real, design.assignment, tiles), 1, tiles)
         return _sums(cycles, owner, models, tiles), marks[0]
 
     more, marks = jax.vmap(under)(jnp.arange(len(WEIGHTS)))  # [W, A, source, target], [W, source, target]
@@ -206,7 +211,7 @@ def _of_hops(traffic: jax.Array, hops: jax.Array, package: Package) -> jax.Array
 def _arranged(
     sized: _Sized, own: jax.Array, table: Arrangements, space: DesignSpace, objectives: tuple[str, ...]
 ) -> tuple[jax.Array, jax.Array]:
-    """Arrangements of a design, one per class, that may dominate it: `[R]` bool; and places of all: `[R, S]` int8.
+    """Arrangements of a design, one per class, that may dominate it: `[R]` bool; and places of all: `[R, S]` int16.
 
     Args:
         sized: the design, with no more chiplets than the table has.
@@ -218,7 +223,9 @@ def _arranged(
     package, number = space.evaluation.package, sized.number
     tiles, most = sized.fixed.shape[0], table.place_group.shape[1]
     traffic = sized.traffic[:, :most]
-    place, there = _sorted_places(jnp.sum(traffic, axis=0), sized.fixed[:most], number, table, space)
+    # Of the worst of several models no sort has the least energy; the sum is a fair guess.
+    weight = 1 if space.models is None else jnp.where(space.models.worst, 1, space.models.weight)[:, None]
+    place, there = _sorted_places(jnp.sum(weight * traffic, axis=0), sized.fixed[:most], number, table, space)
     hops = package.tables.hops[number, :most]
     energy = _joint(sized.energy[:, None] + _of_hops(traffic, hops[place], package), space)  # [R]
     goes = table.group[number][:, :, None] == jnp.arange(table.load.shape[1])
@@ -235,7 +242,7 @@ def _arranged(
     best = fits & (energy == least[kind])
     index = jnp.arange(kind.shape[0])
     first = jnp.full(kind.shape, kind.shape[0]).at[kind].min(jnp.where(best, index, kind.shape[0]))
-    return best & (index == first[kind]), jnp.pad(place.astype(jnp.int8), ((0, 0), (0, tiles - most)))
+    return best & (index == first[kind]), jnp.pad(place.astype(jnp.int16), ((0, 0), (0, tiles - most)))
 
 
 def _sorted_places(

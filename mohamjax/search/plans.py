@@ -99,7 +99,7 @@ def decode(plans: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
 
     Returns:
         Valid designs `[N, ...]`, and their plans, without chiplets that run nothing and with sizes as small as the
-        layers allow.
+        layers allowed before mappings were chosen again for these chiplets.
     """
     one = functools.partial(jax.vmap, in_axes=(0, None, None))
     mapping, times, costs = one(_durations)(plans, genetics, tables)

@@ -364,7 +364,7 @@ class Remapper:
         Args:
             hypervolume: of the archive, by generation.
         """
-        if self.rounds <= len(self._searching) or self.rounds == len(self.schedule):
+        if self.rounds <= len(self._searching) or self.rounds >= len(self.schedule):
             return False
         before, after = (hypervolume.get(at, np.inf) for at in self.schedule[self.rounds - 1 : self.rounds + 1])
         return after < before * (1 + _POLISHED) < np.inf

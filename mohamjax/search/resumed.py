@@ -63,7 +63,7 @@ def search_marks(
     loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches", "end_rounds"]
     loose += ["end_orders", "result"]
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
-    loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
+    loose += ["survival"] * (settings.moham.survival == "crowding")
     loose += ["objectives"] * (settings.moham.objectives == DEFAULT)
     loose += ["limits"] * (not settings.moham.limits)
     loose += ["periods"] * (not of_frames(settings.moham.objectives))

@@ -324,8 +324,11 @@ class Search:
             return None, space
         state, grown = saved.restore((state_like(space, self.settings.moham), self._grown))
         if remapper is not None:
-            entries = self.settings.remap.entries
-            check_grown(saved, grown, np.asarray(self._tables.count), entries, len(remapper.schedule))
+            config, history = self.settings.remap, history_of(saved)
+            # The search that is gone on from may have been longer.
+            before = (history[-1]["generation"] // config.every if history and config.every else 0) + config.polish
+            rounds = max(len(remapper.schedule), before)
+            check_grown(saved, grown, np.asarray(self._tables.count), config.entries, rounds)
             remapper.restore(grown)
             space = remapper.space(space)
         self._grown, self._history = grown, history_of(saved)
