@@ -20,7 +20,10 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided exact p of our seeds against others by Wilcoxon's rank-sum test; against one value by signed ranks."""
+    """Two-sided p of our seeds against others by Wilcoxon's rank-sum test; against one value by signed ranks.
+
+    Exact where no values are equal; with ties a bit too small.
+    """
     if len(theirs) > 1:
         return float(mannwhitneyu(ours, theirs, method="exact").pvalue)
     return float(wilcoxon(np.asarray(ours) - theirs[0], method="exact").pvalue)

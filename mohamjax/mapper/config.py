@@ -45,7 +45,7 @@ class MapperConfig:
         scale: crowding distances are computed from the objectives' logarithms (`log`) or, as in NSGA-II, from the
             objectives themselves (`linear`).
         front: where the sets are taken from: an `archive` of all evaluated mappings, or the first front of the final
-            `population`, which allows no descent.
+            `population`, which allows no descent. Either holds at most `archive` mappings.
     """
 
     population: int = 120
