@@ -471,8 +471,8 @@ def map_layers(
                 told = f"is for our own mapper, not for the method {method}"
                 raise InputError(told, argument=name, remedy="leave out either argument")
     if config is None:
-        sizes = Settings.preset(_budget(budget)).mapper
-        config = chosen.config or sizes
+        budget = _budget(budget)  # with a preset too, which leaves it without effect
+        config = chosen.config or Settings.preset(budget).mapper
     if padding is not None:
         config = dataclasses.replace(config, padding=padding)
     key, _, _ = search_keys(seed)

@@ -62,8 +62,7 @@ def problem():
 
 def settings(islands=8):
     sizes = {"population": 8, "generations": GENERATIONS, "chunk": CHUNK, "archive": 16}
-    sizes["migration"] = 2 if islands > 1 else 0
-    settings = changed(Settings.preset("tiny"), {**sizes, "islands": islands})
+    settings = changed(Settings.preset("tiny"), {**sizes, "islands": islands, "migration": 2 if islands > 1 else 0})
     return dataclasses.replace(settings, remap=dataclasses.replace(settings.remap, every=0))
 
 

@@ -149,7 +149,8 @@ def test_rules_of_every_template(template):
         assert not per_level[-1].order
         assert not per_level[-1].spatial_x and not per_level[-1].spatial_y
         for rule in per_level:
-            assert len(set(rule.order)) == len(rule.order) and set(rule.order) <= set(DIMS)
+            complete = template is not TEMPLATES[-1]  # the example leaves some loops free
+            assert not rule.order or sorted(rule.order) == sorted(DIMS if complete else "CKPQ")
             if layer_type == "rnn":
                 assert "P" not in rule.spatial_x | rule.spatial_y
         # Groups run side by side only where every child has buffers of its own for all three data spaces.

@@ -221,7 +221,7 @@ class Template:
     def rule(self, layer_type: str) -> tuple[LevelRule, ...]:
         """Constraints for a layer type, one per level, innermost first.
 
-        Steps of a recurrent layer, which wait for each other, are never spread in space, whatever the template allows.
+        Steps of a recurrent layer wait for each other: they are never spread in space, even where the template says so.
 
         Raises:
             InputError: If it does not run layers of this type.
@@ -247,8 +247,7 @@ class Template:
 
 def _in_turn(rule: LevelRule) -> LevelRule:
     """The rule with the steps of a recurrent layer (P) one after the other."""
-    spread = ({d: most for d, most in limits.items() if d != "P"} for limits in (rule.spatial_x, rule.spatial_y))
-    x, y = spread
+    x, y = ({d: most for d, most in limits.items() if d != "P"} for limits in (rule.spatial_x, rule.spatial_y))
     return dataclasses.replace(rule, spatial_x=x, spatial_y=y)
 
 

@@ -225,14 +225,21 @@ class DesignArrays:
         return told
 
     @functools.cached_property
-    def _largest(self) -> tuple[np.ndarray, np.ndarray]:
-        """Most words `[T, V]` and children `[T, V, 2]` that templates allow; infinite where there is no limit."""
+    def _allowed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Fewest and most words `[2, T, V]` and children `[2, T, V, 2]` that templates allow; inf for any."""
         templates = self.setup.templates
-        words, children = (np.full((len(templates), self.levels, *more), np.inf) for more in ((), (2,)))
+        shape = 2, len(templates), self.levels
+        words, children = np.zeros(shape), np.ones((*shape, 2))
+        words[1], children[1] = np.inf, np.inf
         for t, template in enumerate(templates):
             for v, level in enumerate(template.levels):
-                words[t, v] = np.inf if level.capacity_words is None else level.capacity_words
-                children[t, v] = level.fanout
+                children[1, t, v] = level.fanout
+                if level.capacity_words is not None:
+                    # A size in single precision may be rounded up.
+                    words[1, t, v] = max(level.capacity_words, np.float32(level.capacity_words))
+                if template.sizes == "fixed":
+                    children[0, t, v] = level.fanout
+                    words[0, t, v] = (level.capacity_words or 0) * (1 - 1e-6)
         return words, children
 
     def _strange_sizes(self, designs: SizedDesign) -> np.ndarray:
@@ -240,14 +247,10 @@ class DesignArrays:
         template = np.clip(np.asarray(designs.design.template), 0, len(self.setup.templates) - 1)
         depth = np.asarray([len(one.levels) for one in self.setup.templates])
         there = (np.asarray(designs.design.template) >= 0)[..., None] & (np.arange(self.levels) < depth[template, None])
-        words, children = (most[template] for most in self._largest)
-        words = np.maximum(words, words.astype(np.float32))  # a size in single precision may be rounded up
+        words, children = (bounds[:, template] for bounds in self._allowed)
         capacity, fanout = np.asarray(designs.capacity), np.asarray(designs.fanout)
-        always = np.asarray([one.sizes == "fixed" for one in self.setup.templates])[template, None]
-        own = ~always | np.isinf(words) | np.isclose(capacity, words, rtol=1e-6)
-        fine = (capacity == -1) | ((capacity >= 0) & (capacity <= words) & own)
-        whole = (fanout >= 1) & (fanout <= children) & (fanout == np.floor(fanout))
-        whole &= ~always[..., None] | (fanout == children)
+        fine = (capacity == -1) | ((capacity >= words[0]) & (capacity <= words[1]))
+        whole = (fanout >= children[0]) & (fanout <= children[1]) & (fanout == np.floor(fanout))
         fine &= ((fanout == -1) | whole).all(axis=-1)
         return there & ~fine
 
@@ -255,16 +258,14 @@ class DesignArrays:
         """The first size of design k that its template does not allow."""
         one = take(designs, slice(k, k + 1))
         _, tile, v = np.argwhere(self._strange_sizes(one))[0].tolist()
-        level = self.setup.templates[one.design.template[0, tile]].levels[v]
+        t = one.design.template[0, tile]
+        template, (least, most) = self.setup.templates[t], self._allowed[0][:, t, v]
+        level, allows = template.levels[v], "always has" if template.sizes == "fixed" else "allows"
         words, spread = float(np.asarray(one.capacity)[0, tile, v]), np.asarray(one.fanout)[0, tile, v].tolist()
         name = f"tile {tile}: level {level.name}"
-        own = self.setup.templates[one.design.template[0, tile]]
-        allows = "the template always has" if own.sizes == "fixed" else "the template allows"
-        most = np.inf if level.capacity_words is None else level.capacity_words
-        right = np.isclose(words, most, rtol=1e-6) if own.sizes == "fixed" else 0 <= words <= most
-        if words != -1 and not right and not (np.isinf(most) and words >= 0):
-            return f"{name} has {words:g} words, {allows} {level.capacity_words or 'any number'}"
-        return f"{name} has fanout {spread}, {allows} {list(level.fanout)}"
+        if words != -1 and not least <= words <= most:
+            return f"{name} has {words:g} words, the template {allows} {level.capacity_words or 'any number'}"
+        return f"{name} has fanout {spread}, the template {allows} {list(level.fanout)}"
 
     def design_file(self, path: str | pathlib.Path) -> DesignFile:
         """The whole file in memory, in the same form as a `designs/1` file; `path` is recorded as its source."""

@@ -20,7 +20,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.reader import suggestion
 from mohamjax.schedule.front_bounds import Certificate
-from mohamjax.schedule.measures import MEASURES
+from mohamjax.schedule.measures import MEASURES, of_frames
 
 Row = abc.Mapping[str, Any]
 
@@ -38,7 +38,6 @@ _CLAUSE = re.compile(
     r"(?P<name>[A-Za-z][\w-]*)(?::(?P<network>.+?))?\s*(?P<sign><=|>=)\s*(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z].*)?"
 )
 _PERIOD = "period_s"
-_OF_FRAMES = ("period", "idle")
 _EXAMPLE = "write for example latency<=33ms,area<=20mm2 or fps:NETWORK>=30"
 _ARGUMENT = "target"
 
@@ -229,10 +228,10 @@ def read_target(
             remedy="search with period in the argument `objectives`, or demand fps, which is one over the latency",
         )
     rate = _rate(clauses)
-    overlapping = not set(_OF_FRAMES).isdisjoint(objectives)
-    if overlapping and rate is None and (asked := [clause.text for clause in clauses if clause.name == "power"]):
+    powers = [clause.text for clause in clauses if clause.name == "power"]
+    if powers and rate is None and of_frames(objectives):
         raise InputError(
-            f"{asked[0]!r} means energy over latency, which is not the power of frames that overlap",
+            f"{powers[0]!r} means energy over latency, which is not the power of frames that overlap",
             argument=_ARGUMENT,
             remedy="leave it out, or demand fps beside it, whose power is known",
         )
@@ -348,7 +347,7 @@ def decide(
     if not rows:
         raise InputError("there are no designs to choose from", item="front", remedy="give a front that holds some")
     rows = [{**row, "design_id": int(row["design_id"])} for row in rows]
-    searched = tuple(name for name in _OF_FRAMES if MEASURES[name].column in rows[0])
+    searched = tuple(name for name, measure in MEASURES.items() if measure.frames and measure.column in rows[0])
     clauses = read_target(target, networks_of(rows), searched, own_columns(rows))
     kept = np.flatnonzero(np.all([clause.kept(rows) for clause in clauses], axis=0))
     if not kept.size:

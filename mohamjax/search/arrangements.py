@@ -116,11 +116,9 @@ def _classes(rows: np.ndarray, uses: np.ndarray, bandwidth: np.ndarray) -> np.nd
         uses: `[G, C]` bool.
         bandwidth: `[C]` float.
     """
-    # The chiplets on a resource are the bits of a number. Resources of equal bandwidth are interchangeable.
-    if rows.shape[1] < 63:
-        sets = (uses[rows].astype(np.int64) << np.arange(rows.shape[1])[:, None]).sum(axis=1)
-    else:  # the bits of whole numbers of any length, each numbered by its place among all
-        bits = np.packbits(np.moveaxis(uses[rows], 1, 2), axis=2)
-        sets = np.unique(bits.reshape(-1, bits.shape[2]), axis=0, return_inverse=True)[1].reshape(bits.shape[:2])
+    # Sets of chiplets on a resource, as bits, are numbered by their place among all sets, as there may be more chiplets
+    # than an integer has bits. Resources of equal bandwidth are interchangeable.
+    bits = np.packbits(np.moveaxis(uses[rows], 1, 2), axis=2)
+    sets = np.unique(bits.reshape(-1, bits.shape[2]), axis=0, return_inverse=True)[1].reshape(bits.shape[:2])
     same = [np.sort(sets[:, bandwidth == width], axis=1) for width in np.unique(bandwidth)]
     return np.unique(np.concatenate(same, axis=1), axis=0, return_inverse=True)[1].reshape(-1)

@@ -350,6 +350,11 @@ class Remapper:
         )
         self._mapper = dataclasses.replace(settings.mapper, generations=config.generations, descent=config.descent)
 
+    def most_rounds(self, generation: int) -> int:
+        """Most rounds of a search that has run to `generation`; it may have been longer than this one."""
+        every = self.config.every
+        return max(len(self.schedule), (generation // every if every else 0) + self.config.polish)
+
     def due(self, generation: int) -> bool:
         """Whether a round is due after `generation` generations."""
         return self.rounds < len(self.schedule) and generation >= self.schedule[self.rounds]

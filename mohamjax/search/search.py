@@ -323,15 +323,14 @@ class Search:
         if saved is None:
             return None, space
         state, grown = saved.restore((state_like(space, self.settings.moham), self._grown))
+        history = history_of(saved)
         if remapper is not None:
-            config, history = self.settings.remap, history_of(saved)
-            # The search that is gone on from may have been longer.
-            before = (history[-1]["generation"] // config.every if history and config.every else 0) + config.polish
-            rounds = max(len(remapper.schedule), before)
-            check_grown(saved, grown, np.asarray(self._tables.count), config.entries, rounds)
+            entries = self.settings.remap.entries
+            rounds = remapper.most_rounds(history[-1]["generation"] if history else 0)
+            check_grown(saved, grown, np.asarray(self._tables.count), entries, rounds)
             remapper.restore(grown)
             space = remapper.space(space)
-        self._grown, self._history = grown, history_of(saved)
+        self._grown, self._history = grown, history
         check_state(saved, state, self._history, space)
         return state, space
 
