@@ -151,6 +151,7 @@ _ROADS = {
     ("templates", "list"): (),
     ("templates", "show", "--yaml"): (),
     ("schema",): (),
+    ("validate",): ("--as package", "--as designs/1"),
     ("technology", "list"): (),
     ("technology", "make"): ("--node", "--templates"),
     ("workload",): ("--batch", "--shape", "--skip-unknown", "--csv -", "--seed"),

@@ -31,6 +31,7 @@ from mohamjax.cli import (
     search,
     technology,
     templates,
+    validate,
     warm,
     workload,
 )
@@ -55,6 +56,7 @@ _VERBS: dict[str, ModuleType] = {
     "plot": plot,
     "report": report,
     "schema": schema,
+    "validate": validate,
     "bench": bench,
     "warm": warm,
 }

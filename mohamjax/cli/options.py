@@ -27,6 +27,7 @@ _OPTIONS = {
     "limit": "--limit",
     "logic": "--logic",
     "mappings": "--inject",
+    "format": "--as",
     "max_chiplets": "--max-chiplets",
     "method": "--method",
     "migration": "--migration",

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         write_timeloop_designs,
         write_timeloop_mappings,
     )
+    from mohamjax.io.validation import Validated, validate_file
     from mohamjax.search.stores import HISTORY_COLUMNS
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "NestRow",
     "TimeloopExport",
     "TimeloopInput",
+    "Validated",
     "best_nests",
     "cache_folder",
     "check_format",
@@ -118,6 +120,7 @@ __all__ = [
     "template_architecture",
     "template_constraints",
     "timeloop_documents",
+    "validate_file",
     "write_checkpoint",
     "write_design_arrays",
     "write_design_trace",
@@ -155,6 +158,7 @@ _LATE = {
         "write_timeloop_designs",
         "write_timeloop_mappings",
     ),
+    "validation": ("Validated", "validate_file"),
 }
 
 

@@ -237,8 +237,9 @@ def _graft(key: jax.Array, own: Design, other: Design, tile: jax.Array, genetics
 def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
     """Swaps the chiplet on a random tile between the parents (Figure 5e): each child gets the other's, with its layers.
 
-    Layers that a child had on the tile stay there, as the text of Section V-B has it; the layers that the other parent
-    runs there come in addition, which the text says only of an instance that one parent alone has.
+    Layers that a child had on the tile stay there, with transformed mappings. That the other parent's layers come with
+    the chiplet, the text of Section V-B says only of one that a single parent has; the authors' released code moves
+    them in both cases (its transformation of the layers that stay is missing).
 
     Where only one parent has a chiplet there, it is added to the other; the second child is then a copy of the
     parent that had it, with one mapping mutated. No chiplet is added beyond the largest number of chiplets: that child,
