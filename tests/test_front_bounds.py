@@ -19,18 +19,23 @@ from design_cases import (
 )
 from every_design import every_design, objectives, plain_front
 
+import mohamjax as mj
 from mohamjax import emo
-from mohamjax.hardware import PackageParameters, template_arrays
+from mohamjax.hardware import PackageParameters, package_tables, template_arrays
+from mohamjax.problem.requirements import FixedChiplet, Requirements
 from mohamjax.schedule import (
     Certificate,
+    Design,
     FrontBounds,
     FrontCurves,
     Setup,
     Staircase,
     certify,
     front_bounds,
+    reevaluate,
     scenario_bounds,
 )
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 SMALL = PackageParameters(max_tiles=4, dram_bandwidth=6.0, router_area=1e4)
 FREE = PackageParameters(max_tiles=6, link_bandwidth=1e9, interface_bandwidth=1e9)
@@ -332,3 +337,22 @@ def test_curves_of_other_columns_are_refused():
     data["energy_of_area"]["columns"] = ["area_mm2", "latency_s"]
     with pytest.raises(ValueError, match="energy_of_area has no columns area_mm2 and energy_J"):
         FrontCurves.from_dict(data)
+
+
+def test_idle_chiplets_bring_interfaces():
+    """Three layers on three of six fixed chiplets reach three interfaces, of which a package of three has two."""
+    lone = [Network(f"n{i}", (Layer("fc", "fc", "Gemm", WorkloadShape(K=64, C=64)),)) for i in range(3)]
+    fixed = Requirements(chiplets=tuple(FixedChiplet("simba", i) for i in range(6)), open=False)
+    package = PackageParameters(max_tiles=6, link_bandwidth=float("inf"))
+    problem = mj.DesignProblem(
+        ApplicationModel("x", tuple(lone)), templates="simba", package=package, requirements=fixed
+    )
+    made = mj.sample_mappings(problem, count=1)
+    interface = jax.device_get(package_tables(package)).interface_of[6]
+    tiles = [int(np.flatnonzero(interface == i)[0]) for i in np.unique(interface)[:3]]
+    genes = [np.asarray(x, np.int32)[None] for x in ([0, 1, 2], tiles, [0, 0, 0], [0] * 6)]
+    one = Design(**dict(zip(("order", "assignment", "mapping", "template"), genes, strict=True)))
+    found = reevaluate(problem.setup, made.mapping, np.asarray(made.count), one)
+    values = found.reports.objectives
+    assert found.front_bounds(6).excludes(values).all()  # no search without fixed chiplets makes such a design
+    assert_none_below(found.front_bounds(6, idle=True), values)

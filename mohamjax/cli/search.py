@@ -114,7 +114,7 @@ def _add_goals(parser: options.Arguments) -> None:
         "--periods",
         type=options.positive,
         metavar="N",
-        help="periods of the slowest network that are in flight for the objectives period and idle (default 4)",
+        help="most periods of the slowest network in flight, for the objectives period and idle (default 4)",
     )
     parser.add_argument(
         "--objective",

@@ -13,6 +13,8 @@ from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.checks import check_arrays
 from mohamjax.schedule import Design, DesignReport, SizedDesign
 from mohamjax.schedule import report as plain_report
+from mohamjax.schedule.design import CYCLE_S
+from mohamjax.schedule.tenants import tenant_report
 from mohamjax.schedule.validity import mappings_fit, sound_genes
 
 
@@ -88,9 +90,9 @@ def _fits(genes: Design, sizes: tuple[jax.Array, jax.Array] | None, space: Desig
 def report(design: Design | SizedDesign, space: DesignSpace) -> DesignReport:
     """One design in detail: chiplets with sizes, start and end of every layer, energies.
 
-    Pure and traceable, like `evaluate`. All objectives are infinite where the design cannot run: a layer is on an empty
-    tile, an index does not exist, a mapping does not fit its template or the stated sizes of its chiplet, or the order
-    is no permutation or makes chiplets wait for each other.
+    Pure and traceable, like `evaluate`. All objectives, and the times of tenants and of frames in flight, are infinite
+    where the design cannot run: a layer is on an empty tile, an index does not exist, a mapping does not fit its
+    template or the stated sizes of its chiplet, or the order is no permutation or makes chiplets wait for each other.
 
     Args:
         design: one design.
@@ -113,7 +115,14 @@ def report(design: Design | SizedDesign, space: DesignSpace) -> DesignReport:
     genes, sizes = _stated(design, space)
     found = plain_report(genes, space.evaluation, sizes)
     runs = _fits(genes, sizes, space) & jnp.all(jnp.isfinite(found.objectives))
-    return dataclasses.replace(found, objectives=jnp.where(runs, found.objectives, jnp.inf))
+    users, flying = found.tenants, found.in_flight
+    if users is not None:
+        ends = jnp.where(runs, found.timeline.end, jnp.inf) * CYCLE_S
+        users = tenant_report(ends, space.evaluation.network, space.evaluation.tenants)
+    if flying is not None:
+        flying = jax.tree.map(lambda value: jnp.where(runs, value, jnp.inf), flying)
+    objectives = jnp.where(runs, found.objectives, jnp.inf)
+    return dataclasses.replace(found, objectives=objectives, tenants=users, in_flight=flying)
 
 
 def evaluate(design: Design | SizedDesign, space: DesignSpace) -> jax.Array:

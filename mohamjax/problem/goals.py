@@ -216,6 +216,6 @@ def _extremes(
         deadline=np.asarray([network.deadline_s for network in networks]),
         weight=np.asarray([network.weight for network in networks]),
         frames=frames,
-        all_frames=np.where(frames > 0, np.ceil(frames * goals.periods), 1.0),
+        all_frames=np.where(frames > 0, np.ceil(frames * 2 * goals.periods), 1.0),
         measured=goals.periods - 1 - (goals.periods - 1) // 2,
     )

@@ -325,9 +325,9 @@ def _in_flight(
         order=job_order(design.order, jobs),
         job_mask=jobs.mask,
     )
-    timeline = timeline_of(scheduled, _resources(design, evaluation, chips))
-    start, end = timeline.start * CYCLE_S, timeline.end * CYCLE_S
-    return steady_state(start, end, jobs, jnp.sum(chips.occupied), timeline.ok)
+    resources = _resources(design, evaluation, chips)
+    found = steady_state(timeline_of(scheduled, resources), scheduled, resources, jobs, jnp.sum(chips.occupied))
+    return dataclasses.replace(found, period=found.period * CYCLE_S)
 
 
 def _wires(design: Design, evaluation: EvaluationArrays, chips: Chiplets) -> tuple[jax.Array, jax.Array]:

@@ -78,9 +78,12 @@ class Evaluated(Setup):
         """
         return scenario_bounds(self, self.tables, self.wires, max_chiplets, self._other_sizes)
 
-    def front_bounds(self, max_chiplets: int | None = None) -> FrontBounds:
-        """Lower bounds for all designs over the tables, over area and latency; otherwise as `bounds`."""
-        return front_bounds(self, self.tables, self.wires, max_chiplets, self._other_sizes)
+    def front_bounds(self, max_chiplets: int | None = None, *, idle: bool = False) -> FrontBounds:
+        """Lower bounds for all designs over the tables, over area and latency; otherwise as `bounds`.
+
+        `idle` states whether chiplets may stand on the package without running a layer, as fixed ones may.
+        """
+        return front_bounds(self, self.tables, self.wires, max_chiplets, self._other_sizes, idle=idle)
 
     def design_bounds(self) -> list[Bounds]:
         """Lower bounds for all schedules on the chiplets of each design."""

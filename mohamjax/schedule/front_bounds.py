@@ -20,7 +20,7 @@ for the cycles that c takes with its interface to itself, b for its bytes off-ch
 4. *Area-work.* The d of the layers of chiplet k add up to at most T, and each of their s is at most the area of k.
    Hence the sum of d s over the layers of k is at most T times its area, and over all layers at most T A.
 5. *Traffic.* The sum of all b is at most B T, where B is the bandwidth of the interfaces that n chiplets use, or that
-   of the DRAM if less.
+   of the DRAM if less. Where others may stand idle, n chiplets use at most n of a larger package's interfaces.
 6. *Energy.* The sum of all e is at most E.
 
 Every d >= 0 is at most the time between start and end of its layer in the fluid model, which only slows layers down.
@@ -455,10 +455,13 @@ class _Limits:
     bandwidth: np.ndarray
 
 
-def _limits(area: np.ndarray, mappings: _Mappings, package: PackageParameters, most: int) -> _Limits:
+def _limits(area: np.ndarray, mappings: _Mappings, package: PackageParameters, most: int, idle: bool) -> _Limits:
     least_chip = mappings.chip[np.isfinite(mappings.room)].min()
     reached = jax.device_get(package_tables(package)).interface_of
-    used = [len(np.unique(reached[n, :n])) * package.interface_bandwidth for n in range(1, most + 1)]
+    interfaces = np.asarray([len(np.unique(reached[n, :n])) for n in range(1, most + 1)])
+    if idle:  # the package may be larger than the chiplets that run layers, and so have more interfaces
+        interfaces = np.minimum(np.arange(1, most + 1), interfaces.max())
+    used = interfaces * package.interface_bandwidth
     room = area / least_chip if least_chip > 0 else np.full(area.shape, np.inf)
     chiplets = np.clip(np.floor(np.minimum(room, most)), 1, most)
     bandwidth = np.maximum.accumulate(used)[chiplets.astype(int) - 1]
@@ -648,6 +651,7 @@ def front_bounds(
     max_chiplets: int | None = None,
     sizes: ChipletSizes | None = None,
     *,
+    idle: bool = False,
     cells: int = _CELLS,
 ) -> FrontBounds:
     """Bounds for every design over these tables whose chiplets are as large as their layers need; proof above.
@@ -658,6 +662,7 @@ def front_bounds(
         wires: wires of their mappings.
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
         sizes: further sizes that chiplets may have, such as those that layers of other networks need.
+        idle: whether chiplets may stand on the package without running a layer, as fixed ones may.
         cells: cells along area and latency, at least 2; up to as many again where the tables have few breakpoints.
     """
     package = setup.package
@@ -670,7 +675,7 @@ def front_bounds(
     smallest = float(mappings.room[:, 0].max())
     largest = max(float(mappings.room[exists].max()), most * float(mappings.chip[exists].max()))
     area = cell_edges(mappings.room[exists], smallest, largest, cells)
-    limits = _limits(np.append(area[1:], np.inf), mappings, package, most)
+    limits = _limits(np.append(area[1:], np.inf), mappings, package, most, idle)
 
     fastest = _least(mappings.duration, limits.last)
     frugal = _at(mappings.duration, _cheapest(mappings.energy, limits.last))

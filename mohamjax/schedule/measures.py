@@ -46,7 +46,7 @@ class Extremes:
         deadline: `[n]` float, s; inf where there is none.
         weight: `[n]` float.
         frames: `[n]` float, frames in a period of the slowest network; 0 for those that run once.
-        all_frames: `[n]` float, frames in all periods that are scheduled.
+        all_frames: `[n]` float, frames in all periods that are scheduled, also those that are not measured.
         measured: number of periods that are measured.
     """
 

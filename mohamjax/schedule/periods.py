@@ -31,6 +31,8 @@ _LONGEST_S = 1e9
 
 _MOST_JOBS = 4096  # `flow` takes memory by the square of the number of jobs
 
+_MOST_FLYING = 8192  # layers of frames in flight
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Frames:
@@ -61,9 +63,9 @@ class PeriodicSchedule:
         throughput: per network, frames per second that end in the steady state (the second half of its frames); nan
             for networks with fewer than three frames.
         worst_lateness: s, the largest latency minus deadline; -inf where no network has a deadline.
-        missed: number of frames that end after their deadline.
-        busy: `[S]` float64, share of the steady state (the second half of the time of releases) in which each tile's
-            chiplet runs a layer.
+        missed: number of frames that end after their deadline, by more than rounding.
+        busy: `[S]` float64, share of the steady state (the second half of the periods, rounded up to whole ones) in
+            which each tile's chiplet runs a layer.
         used: by name, the share of each shared resource's bandwidth that is used in the steady state, without unlimited
             resources and those that no chiplet uses.
     """
@@ -103,12 +105,12 @@ def _frames(rates: list[float], periods: int) -> Frames:
     """Frames of networks with these rates, at least one of them above zero."""
     if periods < 1:
         raise InputError(f"is {periods}", item="periods", remedy="take at least 1")
-    if periods > _MOST_JOBS:
+    if periods > _MOST_FLYING:
         raise _too_many(f"over 1e{len(str(periods)) - 1} frames")
     slowest = min(rate for rate in rates if rate)
     # A release at the very end, up to rounding, belongs to the next period.
     wanted = [periods * (rate / slowest) * (1 - 1e-12) if rate else 1.0 for rate in rates]
-    if sum(wanted) > _MOST_JOBS:
+    if sum(wanted) > _MOST_FLYING:
         raise _too_many(f"{sum(wanted):.3g} frames")
     counts = [math.ceil(count) for count in wanted]
     network = np.repeat(np.arange(len(rates)), counts)
@@ -138,13 +140,13 @@ def rates_of(application: ApplicationModel) -> list[float]:
 
 
 def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
-    """The layers of all frames in a number of periods of the slowest network, NumPy leaves.
+    """The layers of all frames for measuring a number of periods of the slowest network, NumPy leaves.
 
     If no network has a rate, each has one frame per period; otherwise a network without a rate has one frame in all.
 
     Args:
         application: networks.
-        periods: at least 2.
+        periods: K, at least 2: most periods in flight.
 
     Raises:
         InputError: there are too many jobs, or `periods` is below 2.
@@ -152,14 +154,20 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
     if periods < 2:
         raise InputError(f"is {periods}", item="periods", remedy="a steady state takes 2 at least")
     rates = np.asarray(rates_of(application))
-    frames = _frames(rates.tolist(), periods)
+    frames = _frames(rates.tolist(), 2 * periods)
     layer, frame = _layers_of(frames, application)
-    if len(layer) > _MOST_JOBS:
-        raise _too_many(f"{len(layer):,} layers of frames")
-    before = _predecessors(layer, frame, application)
+    if len(layer) > _MOST_FLYING:
+        raise _too_many(f"{len(layer):,} layers of frames", _MOST_FLYING)
     # A release on the border, up to rounding, begins a period.
-    period = np.minimum(frames.release * rates[rates > 0].min() + 1e-9, periods - 1).astype(np.int32)
+    period = np.minimum(frames.release * rates[rates > 0].min() + 1e-9, 2 * periods - 1).astype(np.int32)
     period = np.asarray(np.where(rates[frames.network] > 0, period, -1))[frame]
+    before = _predecessors(layer, frame, application)
+    followed = {p for needs in before for p in needs}
+    last = [[int(j) for j in np.flatnonzero(period == k) if j not in followed] for k in range(periods)]
+    for needs, k in zip(before, period.tolist(), strict=True):
+        if not needs and k >= periods:
+            needs += last[k - periods]
+    weight = rates / rates[rates > 0].min() / np.bincount(frames.network, minlength=len(rates))
     _, turn = np.unique(frames.release, return_inverse=True)
     padded = padded_jobs(len(layer))
     room = 0, padded - len(layer)
@@ -167,6 +175,7 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
         "layer": np.pad(layer.astype(np.int32), room),
         "turn": np.pad(turn[frame].astype(np.int32), room, constant_values=turn.max() + 1),
         "period": np.pad(period.astype(np.int32), room, constant_values=-1),
+        "weight": np.pad(weight[frames.network[frame]], room),
         "mask": np.arange(padded) < len(layer),
         "predecessor_bits": predecessor_bits(before, padded),
         "periods": np.arange(periods, dtype=np.int32),
@@ -190,8 +199,8 @@ def _predecessors(layer: np.ndarray, frame: np.ndarray, application: Application
     return [[job[f, p] for p in application.layers[i].predecessors] for f, i in pairs]
 
 
-def _too_many(told: str) -> InputError:
-    return InputError(told, item="periods", remedy=f"take fewer: at most {_MOST_JOBS:,} together")
+def _too_many(told: str, most: int = _MOST_JOBS) -> InputError:
+    return InputError(told, item="periods", remedy=f"take fewer: at most {most:,} together")
 
 
 @functools.cache
@@ -262,8 +271,8 @@ def run_periods(
     latency = last - frames.release
     late = latency - np.asarray([network.deadline_s for network in application.networks])[frames.network]
     tile = np.asarray(design.assignment)[layer]
-    until = float(frames.release[-1]) or float(end.max())
-    window = until / 2, until
+    slowest = 1 / min(rate for rate in rates_of(application) if rate)
+    window = periods // 2 * slowest, periods * slowest
     overlap = np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0.0)
     seen = flow(
         found.start[: len(layer)], found.end[: len(layer)], duration[: len(layer)],
@@ -281,7 +290,7 @@ def run_periods(
         latency=latency,
         throughput=tuple(_throughput(last[frames.network == n]) for n in range(len(application.networks))),
         worst_lateness=float(late.max()),
-        missed=int((late > 0).sum()),
+        missed=int((late > 1e-9 * last).sum()),  # times of release are sums of the clock's jobs
         busy=np.bincount(tile, overlap, minlength=clock) / (window[1] - window[0]),
         used={
             f"link of tile {r - names.index('link')}" if names[r] == "link" else names[r]: float(share)

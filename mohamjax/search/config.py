@@ -83,7 +83,7 @@ class MohamConfig:
             `latency:NETWORK`, `lateness` (the worst), `missed` (deadlines), `weighted-latency`, `period` and `idle`
             (of frames in flight). An `Objective` among them is one that you define yourself.
         limits: limits that you define yourself, each a `Limit`, beside those of the requirements.
-        periods: periods of the slowest network that are scheduled for measures of frames in flight; 2 or more.
+        periods: most periods of the slowest network in flight, for measures of frames in flight; 2 or more.
         objective: `front` for the Pareto front of all objectives, or a single number that selection minimises: one of
             `objectives`, or `product` (weighted, `DesignSpace.weights`). The archive always keeps the front of all
             evaluated designs.

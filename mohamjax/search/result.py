@@ -106,7 +106,8 @@ class SearchResult:
         """How near the front is to the best possible over the mappings; None for other objectives than `DEFAULT`."""
         if self.front.measures != DEFAULT:
             return None
-        limits = self.front.front_bounds(self.config["search"]["max_chiplets"])
+        fixed = bool(self.config["requirements"].get("package", {}).get("chiplets"))
+        limits = self.front.front_bounds(self.config["search"]["max_chiplets"], idle=fixed)
         box = self.config["ideal_point"], self.config["reference_point"]
         return certify(limits, self.front.reports.objectives, *box)
 
