@@ -100,6 +100,18 @@ def test_depthwise_layers_beyond_what_the_elements_hold_take_more_rounds():
     assert latency.tolist() == [1 + 64 * 4, 1 + 2 * 64 * 4]
 
 
+def test_a_depthwise_layer_with_a_multiplier_does_all_its_work():
+    """A multiplier of 2 is two filters over each channel: twice the work, weights and outputs of one filter."""
+    bounds = {"G": 32, "P": 16, "Q": 16, "R": 3, "S": 3}
+    once, twice = (job_shapes([layer_shape("dwconv", bounds | {"K": k})]) for k in (1, 2))
+    assert job_layer("dwconv", bounds | {"K": 2}).shape.macs == twice.macs[0] == 2 * once.macs[0]
+    assert twice.tensor_bytes[0] - once.tensor_bytes[0] == 32 * (3 * 3 + 16 * 16)
+    for style in STYLES:
+        cycles = [analyse(shapes, style, 8, 4).latency[0] for shapes in (once, twice)]
+        assert cycles[1] == 2 * cycles[0] - 1
+    assert job_layer("dwconv", {"C": 32, "K": 2}).shape.K == 1  # in the reference data K is no multiplier
+
+
 def test_layer_types_of_our_own_importer():
     same = layer_shape("CONV", {"K": 8, "C": 4, "P": 5, "Q": 6, "R": 3, "S": 3})
     assert layer_shape("conv", {"G": 1, "N": 1, "K": 8, "C": 4, "P": 5, "Q": 6, "R": 3, "S": 3}) == same

@@ -51,6 +51,66 @@ def test_packed_tokens_are_those_of_several_sequences(tmp_path, op, known):
     assert len(warnings) == (not known)
 
 
+@pytest.mark.parametrize("op", ["PackedAttention", "PackedMultiHeadAttention"])
+def test_tokens_without_padding_are_those_of_a_padded_batch(tmp_path, op):
+    """How many tokens are no padding depends on data, so that all places count, with a warning."""
+    operands = ["p", "w", "b", "o", "sums"] if op == "PackedAttention" else ["p", "p", "p", "", "o", "sums"]
+    nodes = [
+        node("RemovePadding", "x n", "p o sums longest", "pack", **ORT),
+        node(op, operands, ["a"], "att", num_heads=4, **ORT),
+        node("RestorePadding", "a o", "r", **ORT),
+        node("MatMul", "r v", "y", "after"),
+    ]
+    inputs = [info("x", (2, 10, 32)), info("n", (2,), INT32)]
+    weights = [weight("w", (32, 96)), weight("b", (96,)), weight("v", (32, 5))]
+    network, warnings = attention(tmp_path, nodes, inputs, weights)
+    assert brief(network)[-3:] == [
+        ("bmm", {"G": 8, "N": 10, "K": 10, "C": 8}),
+        ("bmm", {"G": 8, "N": 10, "K": 8, "C": 10}),
+        ("fc", {"N": 20, "K": 5, "C": 32}),
+    ]
+    assert [layer.shape.N for layer in network.layers[:-3]] == ([20] if op == "PackedAttention" else [])
+    assert len(warnings) == 1 and "'pack'" in warnings[0] and "all 20 places count" in warnings[0]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_one_token_of_a_decoder_may_hold_queries_keys_and_values(tmp_path, packed):
+    operands = ["q", "", ""] if packed else ["q", "k", "k"]
+    nodes = [
+        node("DecoderMaskedMultiHeadAttention", [*operands, "", "", "past", "past", "n"], ["a"], num_heads=4,
+             past_present_share_buffer=1, **ORT),
+        node("MatMul", "a w", "y"),
+    ]  # fmt: skip
+    inputs = [info("q", (1, 1, 192 if packed else 64)), info("past", (1, 4, 128, 16))]
+    inputs += [] if packed else [info("k", (1, 1, 64))]
+    network, _ = attention(tmp_path, nodes, inputs, [const("n", np.int32(20)), weight("w", (64, 64))])
+    assert brief(network) == [
+        ("bmm", {"G": 4, "K": 21, "C": 16}),
+        ("bmm", {"G": 4, "K": 16, "C": 21}),
+        ("fc", {"K": 64, "C": 64}),
+    ]
+
+
+def test_grouped_attention_may_have_more_keys_than_queries(tmp_path):
+    nodes = [
+        node("GroupQueryAttention", ["q", "k", "k", "", "", "", "n"], ["y"], num_heads=4, kv_num_heads=2, **ORT),
+    ]
+    inputs = [info("q", (1, 1, 64)), info("k", (1, 100, 32)), info("n", (), INT32)]
+    network, _ = attention(tmp_path, nodes, inputs)
+    assert brief(network) == [
+        ("bmm", {"G": 2, "N": 2, "K": 100, "C": 16}),
+        ("bmm", {"G": 2, "N": 2, "K": 16, "C": 100}),
+    ]
+
+
+@pytest.mark.parametrize("past", [(2, 2, 6, 8), (1, 4, 6, 8), (1, 2, 6, 9)])
+def test_past_keys_are_like_the_new_ones(tmp_path, past):
+    nodes = [node("Attention", ["q", "k", "k", "", "past", "past"], ["y"], "att")]
+    inputs = [info("q", (1, 4, 3, 8)), info("k", (1, 2, 3, 8)), info("past", past)]
+    with pytest.raises(InputError, match=r"'att'.*where 1x2x\?x8 is needed"):
+        attention(tmp_path, nodes, inputs)
+
+
 def with_cache(op):
     """An attention whose operands, past keys and past values come from a layer each, and readers of all its outputs."""
     past = {

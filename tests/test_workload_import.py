@@ -31,6 +31,20 @@ def single(folder, nodes, inputs, weights=(), opset=17, **keywords):
 
 
 @pytest.mark.parametrize(
+    ("op", "attributes", "words"),
+    [
+        ("Conv", {"auto_pad": "SAME"}, "auto_pad 'SAME' is none of NOTSET"),
+        ("ConvTranspose", {"auto_pad": "same_upper"}, "auto_pad 'same_upper' is none of NOTSET"),
+        ("ConvTranspose", {"output_shape": [7]}, r"output_shape \[7\] does not fit 2 spatial axes"),
+    ],
+)
+def test_windows_that_onnx_does_not_know(tmp_path, op, attributes, words):
+    proto = model([node(op, "x w", "y", **attributes)], [info("x", (1, 4, 5, 5))], ["y"], [weight("w", (4, 4, 3, 3))])
+    with pytest.raises(InputError, match=words):
+        read(tmp_path, proto)
+
+
+@pytest.mark.parametrize(
     ("x", "w", "attributes", "kind", "bounds", "stride", "dilation"),
     [
         (
@@ -421,6 +435,37 @@ def test_standard_attention(tmp_path, flat):
     ]
 
 
+def test_a_bias_that_is_an_activation_makes_the_result_one(tmp_path):
+    """The product of two constants is computed ahead of time, but what is added to it is not."""
+    nodes = [
+        node("MatMul", "x w", "h", "h"),
+        node("Gemm", "a b h", "g"),
+        node("QGemm", "qa s z qb s z h", "q", domain="com.microsoft"),
+        node("MatMul", "g w2", "y", "after"),
+        node("MatMul", "q w2", "y2", "after too"),
+    ]
+    weights = [weight("w", (8, 16)), weight("a", (4, 8)), weight("b", (8, 16)), weight("w2", (16, 5))]
+    weights += [weight("qa", (4, 8), UINT8), weight("qb", (8, 16), UINT8), weight("s", ()), weight("z", (), UINT8)]
+    network, _ = read(tmp_path, model(nodes, [info("x", (4, 8))], ["y"], weights, domains=("com.microsoft",)))
+    assert edges(network) == {"h": set(), "after": {"h"}, "after too": {"h"}}
+
+
+@pytest.mark.parametrize(("trans", "x", "bounds"), [(1, 64, {"K": 32, "C": 64}), (0, 32, {"K": 64, "C": 32})])
+def test_a_packed_weight_may_be_used_as_it_is_stored(tmp_path, trans, x, bounds):
+    nodes = [node("MatMulBnb4", "x w s", "y", domain="com.microsoft", K=64, N=32, quant_type=1, block_size=32,
+                  transB=trans)]  # fmt: skip
+    network = contrib(tmp_path, nodes, [info("x", (9, x))], [weight("w", (1024,), UINT8), weight("s", (64,))])
+    assert brief(network) == [("fc", {"N": 9, **bounds})]
+
+
+def test_a_packed_weight_has_bits(tmp_path):
+    nodes = [node("MatMulNBits", "x w s", "y", domain="com.microsoft", K=64, N=32, bits=0, block_size=32)]
+    proto = model(nodes, [info("x", (9, 64))], ["y"], [weight("w", (32, 2, 16), UINT8), weight("s", (64,))],
+                  domains=("com.microsoft",))  # fmt: skip
+    with pytest.raises(InputError, match="a weight of 0 bits"):
+        read(tmp_path, proto)
+
+
 def test_packed_weights_of_four_bits(tmp_path):
     nodes = [node("MatMulNBits", "x w s", "y", domain="com.microsoft", K=64, N=32, bits=4, block_size=32)]
     weights = [weight("w", (32, 2, 16), UINT8), weight("s", (64,))]
@@ -553,6 +598,76 @@ def test_word_follows_the_element_type(tmp_path, dtype, bits):
 
 
 # ------------------------------------------------------------------------------------------------ dependencies
+
+
+_WEIGHTS = {
+    "a mask of bytes": ([node("Cast", "m", "mf", to=FLOAT), node("Mul", "w mf", "v")], 32),
+    "a difference of bytes": ([node("DequantizeLinear", "q s", "d"), node("Add", "w d", "v")], 32),
+    "bytes twice": ([node("DequantizeLinear", "q s", "d"), node("Add", "d d", "v")], 8),
+    "bytes and a scale": ([node("Cast", "q", "d", to=FLOAT), node("Mul", "d column", "v")], 8),
+    "bytes in front": ([node("DequantizeLinear", "q s", "d"), node("Concat", "d w", "v", axis=1)], 32),
+    "bytes behind": ([node("DequantizeLinear", "q s", "d"), node("Concat", "w d", "v", axis=1)], 32),
+    "bytes all over": ([node("DequantizeLinear", "q s", "d"), node("Concat", "d d", "v", axis=1)], 8),
+}
+
+
+@pytest.mark.parametrize("case", _WEIGHTS)
+def test_a_weight_computed_from_others_is_as_wide_as_the_widest(tmp_path, case):
+    """Scales, zero points and limits are smaller than what they are applied to, and do not count."""
+    nodes, bits = _WEIGHTS[case]
+    weights = [weight("w", (8, 8)), weight("m", (8, 8), UINT8), weight("q", (8, 8), INT8), weight("s", ())]
+    network = single(
+        tmp_path, [*nodes, node("MatMul", "x v", "y")], [info("x", (4, 8))], [*weights, weight("column", (8, 1))]
+    )
+    assert network.layers[0].word_bits == bits
+
+
+_HALF = TensorProto.FLOAT16
+_FLOAT8 = TensorProto.FLOAT8E4M3FN
+_RESULTS = {
+    "MatMulIntegerToFloat": (
+        [node("MatMulIntegerToFloat", "x q s s", "h", domain="com.microsoft")],
+        [weight("q", (8, 8), INT8), weight("s", (), _HALF)], UINT8, 16,
+    ),
+    "QAttention": (
+        [node("QAttention", "x q b s s", "a", domain="com.microsoft", num_heads=2), node("Squeeze", "a zero", "h")],
+        [weight("q", (8, 24), INT8), weight("b", (24,), _HALF), weight("s", (), _HALF), const("zero", np.array([0]))],
+        UINT8, 16,
+    ),
+    "GemmFloat8": (
+        [node("GemmFloat8", "x q", "h", domain="com.microsoft", dtype=FLOAT)], [weight("q", (8, 8), _FLOAT8)],
+        _FLOAT8, 32,
+    ),
+    "QuantizeWithOrder": (
+        [node("QuantizeWithOrder", "x s", "h", domain="com.microsoft", order_input=1, order_output=1)],
+        [weight("s", ())], FLOAT, 8,
+    ),
+    "DequantizeWithOrder": (
+        [node("DequantizeWithOrder", "x s", "h", domain="com.microsoft", order_input=1, order_output=1, to=_HALF)],
+        [weight("s", ())], INT8, 8,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", _RESULTS)
+def test_results_of_quantised_operators_have_their_own_type(tmp_path, op):
+    nodes, weights, dtype, bits = _RESULTS[op]
+    nodes = [*nodes, node("Transpose", "h", "t"), node("MatMul", "h t", "y")]
+    x = info("x", (1, 4, 8) if op == "QAttention" else (4, 8), dtype)
+    network, _ = read(tmp_path, model(nodes, [x], ["y"], weights, domains=("com.microsoft",)))
+    assert network.layers[-1].word_bits == bits
+
+
+def test_the_file_states_the_type_of_an_unknown_result(tmp_path):
+    nodes = [
+        node("CropAndResize", "x r n s", "c", domain="com.microsoft"),
+        node("Transpose", "c", "t", perm=[0, 1, 3, 2]),
+        node("MatMul", "c t", "y"),
+    ]
+    inputs = [info("x", (1, 4, 8, 8), _HALF), info("r", (2, 4), _HALF), info("n", (2,), INT32), info("s", (2,), INT32)]
+    stated = [info("c", (2, 4, 5, 5), _HALF)]
+    network, _ = read(tmp_path, model(nodes, inputs, ["y"], domains=("com.microsoft",), value_info=stated))
+    assert network.layers[0].word_bits == 16
 
 
 def test_dependencies_pass_through_what_is_no_layer(tmp_path):
@@ -1224,6 +1339,117 @@ def test_iterations_wait_for_the_conditions_before_them(tmp_path):
     assert len(warnings) == 1
 
 
+_LAYERS_OF_BRANCHES = [weight("wide", (4, 100)), weight("narrow", (4, 7))]
+
+
+def choosing(condition):
+    """A layer that is wide or narrow, as a condition tells."""
+    then, other = branch("t", [node("MatMul", "x wide", "tt")], "tt"), branch("e", [node("MatMul", "x narrow", "ee")],
+                                                                             "ee")  # fmt: skip
+    return node("If", condition, "y", "choice", then_branch=then, else_branch=other)
+
+
+@pytest.mark.parametrize("counted", ["by a sum", "by a sequence"])
+def test_values_after_a_loop_that_may_end_early_are_unknown(tmp_path, counted):
+    """The condition is a graph input: no layer decides, and still the loop runs 0 or 5 times."""
+    keep = node("Identity", "go_in", "go")
+    if counted == "by a sum":
+        start = [node("Identity", "zero", "start")]
+        body = loop_body([keep, node("Add", "v one", "v2")], [info("v", (), INT64)], [info("v2", (), INT64)])
+        count = [node("Identity", "last", "n")]
+    else:
+        start = [node("SequenceEmpty", [], "start")]
+        sequence = helper.make_tensor_sequence_value_info("v", FLOAT, None)
+        body = loop_body([keep, node("SequenceInsert", "v x", "v2")], [sequence], [info("v2", None)])
+        count = [node("SequenceLength", "last", "n")]
+    nodes = [*start, node("Loop", "five go0 start", "last", "l", body=body), *count, node("Equal", "n five", "same")]
+    nodes.append(choosing("same"))
+    weights = [const(name, np.int64(n)) for name, n in (("zero", 0), ("one", 1), ("five", 5))]
+    proto = model(nodes, [info("x", (2, 4)), info("go0", (), BOOL)], ["y"], [*weights, *_LAYERS_OF_BRANCHES])
+    with pytest.raises(InputError, match=r"'choice' \(If\): its condition depends on data"):
+        read(tmp_path, proto)
+
+
+@pytest.mark.parametrize("grown", ["carried", "gathered"])
+def test_sizes_after_a_loop_that_may_end_early_are_unknown(tmp_path, grown):
+    keep = node("Identity", "go_in", "go")
+    if grown == "carried":
+        body = loop_body([keep, node("Concat", "v x", "v2", axis=0)], [info("v", None)], [info("v2", None)])
+        nodes = [node("Loop", "five go0 x", "all", "l", body=body)]
+    else:
+        nodes = [
+            node("Loop", "five go0", "all", "l", body=loop_body([keep, node("Relu", "x", "s")], [], [info("s", None)]))
+        ]
+    nodes.append(node("MatMul", "all w", "y"))
+    proto = model(nodes, [info("x", (2, 4)), info("go0", (), BOOL)], ["y"],
+                  [weight("w", (4, 3)), const("five", np.int64(5))])  # fmt: skip
+    why = "changes its size as often as its data say" if grown == "carried" else "runs as often as its data say"
+    with pytest.raises(InputError, match=rf"'l' \(Loop\) {why}"):
+        read(tmp_path, proto)
+
+
+def test_what_a_loop_that_may_end_early_leaves_alone_is_known(tmp_path):
+    body = loop_body([node("Identity", "go_in", "go"), node("Relu", "v", "v2")], [info("v", None)], [info("v2", None)])
+    nodes = [node("Loop", "five go0 x", "all", "l", body=body), node("MatMul", "all w", "y")]
+    inputs = [info("x", (2, 4)), info("go0", (), BOOL)]
+    network = single(tmp_path, nodes, inputs, [weight("w", (4, 3)), const("five", np.int64(5))])
+    assert brief(network) == [("fc", {"N": 2, "K": 3, "C": 4})]
+
+
+def test_all_trips_of_a_loop_that_may_end_early_are_counted(tmp_path):
+    """Its body always goes on, but data decide whether it starts."""
+    body = loop_body([node("Identity", "yes", "go"), node("Gemm", "h w", "h2")], [info("h", None)], [info("h2", None)])
+    nodes = [node("MatMul", "x w", "a", "a"), node("Loop", "three go0 a", "l", "l", body=body),
+             node("MatMul", "l w", "y", "b")]  # fmt: skip
+    weights = [weight("w", (4, 4)), const("three", np.int64(3)), const("yes", np.array(True))]
+    network, warnings = read(tmp_path, model(nodes, [info("x", (2, 4)), info("go0", (), BOOL)], ["y"], weights))
+    assert len(network.layers) == 5 and edges(network)["b"] == {network.layers[3].name, "a"}
+    assert len(warnings) == 1 and "its end depends on data; all 3 iterations are counted" in warnings[0]
+
+
+def test_the_last_condition_of_a_loop_does_not_matter(tmp_path):
+    body = loop_body([node("ReduceSum", "x", "sum", keepdims=0), node("Greater", "sum zero", "go"),
+                      node("Add", "v one", "v2")], [info("v", (), INT64)], [info("v2", (), INT64)])  # fmt: skip
+    nodes = [node("Loop", ["one", "", "one"], "n", "l", body=body), node("Equal", "n two", "same"), choosing("same")]
+    weights = [const("one", np.int64(1)), const("two", np.int64(2)), const("zero", np.float32(0))]
+    network = single(tmp_path, nodes, [info("x", (2, 4))], [*weights, *_LAYERS_OF_BRANCHES])
+    assert brief(network) == [("fc", {"N": 2, "K": 100, "C": 4})]
+
+
+def test_a_loop_that_runs_zero_times_gathers_nothing(tmp_path):
+    body = loop_body([node("Identity", "go_in", "go"), node("MatMul", "x w", "s")], [], [info("s", (2, 4))])
+    nodes = [node("Loop", ["zero", ""], "all", "l", body=body), node("Concat", "all z", "k", axis=0),
+             node("MatMul", "k w", "y")]  # fmt: skip
+    network = single(tmp_path, nodes, [info("x", (2, 4)), info("z", (3, 2, 4))],
+                     [weight("w", (4, 4)), const("zero", np.int64(0))])  # fmt: skip
+    assert brief(network) == [("fc", {"N": 6, "K": 4, "C": 4})]
+
+
+@pytest.mark.parametrize("order", [("many", "few"), ("few", "many")])
+def test_each_call_of_a_function_tries_its_loops(tmp_path, order):
+    body = loop_body([node("Add", "v one", "v2"), node("Less", "v2 most", "go")], [info("v", (), INT64)],
+                     [info("v2", (), INT64)])  # fmt: skip
+    made = [helper.make_node("Constant", [], [name], value=const(name, value))
+            for name, value in (("zero", np.int64(0)), ("one", np.int64(1)), ("yes", np.array(True)))]  # fmt: skip
+    count = helper.make_function("own", "Count", ["most"], ["n"],
+                                 [*made, node("Loop", ["", "yes", "zero"], "n", body=body)],
+                                 [helper.make_opsetid("", 17)])  # fmt: skip
+    nodes = [node("Count", most, f"n_{most}", domain="own") for most in order]
+    nodes += [node("Equal", "n_few few", "same"), choosing("same")]
+    weights = [const("many", np.int64(5000)), const("few", np.int64(3)), *_LAYERS_OF_BRANCHES]
+    network = single(tmp_path, nodes, [info("x", (2, 4))], weights, functions=[count], domains=("own",))
+    assert brief(network) == [("fc", {"N": 2, "K": 100, "C": 4})]
+
+
+@pytest.mark.parametrize("key", ["scan_input_axes", "scan_output_axes"])
+def test_the_axes_of_a_scan_exist(tmp_path, key):
+    body = helper.make_graph([node("MatMul", "t w", "out")], "body", [info("t", None)], [info("out", None)])
+    nodes = [node("Scan", "x", "y", "scan", body=body, num_scan_inputs=1, **{key: [5]})]
+    proto = model(nodes, [info("x", (4, 3, 8))], ["y"], [weight("w", (8, 2))])
+    with pytest.raises(InputError, match=r"'scan' \(Scan\).*axis 5 does not exist in a tensor of 3 axes"):
+        read(tmp_path, proto)
+
+
 @pytest.mark.parametrize("trips", ["data", 10**9])
 def test_loop_that_cannot_be_unrolled(tmp_path, trips):
     body = loop_body(
@@ -1410,6 +1636,20 @@ def test_unknown_operators_pass_dependencies_on_if_wanted(tmp_path):
     network, warnings = read(tmp_path, proto, skip_unknown=True)
     assert edges(network) == {"a": set(), "b": {"a"}}
     assert len(warnings) == 1 and "'trick'" in warnings[0]
+
+
+@pytest.mark.parametrize(("shapes", "rows", "stale"), [
+    ({}, 16, False), ({"x": (1, 16, 8)}, 16, False), ({"x": (1, 32, 8)}, 16, True),
+    ({"x": (1, 32, 8), "u": (1, 32, 8)}, 32, False),
+])  # fmt: skip
+def test_what_the_file_states_may_be_stale_where_a_shape_is_changed(tmp_path, shapes, rows, stale):
+    nodes = [node("Magic", "x", "u", "trick", domain="acme"), node("MatMul", "u w", "y")]
+    proto = model(nodes, [info("x", (1, 16, 8))], ["y"], [weight("w", (8, 4))], domains=("acme",),
+                  value_info=[info("u", (1, 16, 8))])  # fmt: skip
+    network, warnings = read(tmp_path, proto, skip_unknown=True, shapes=shapes)
+    assert [layer.shape.N for layer in network.layers] == [rows]
+    told = [line for line in warnings if "tensor 'u' keeps the shape 1x16x8 that the file states" in line]
+    assert len(told) == stale and len(warnings) == 1 + stale
 
 
 def test_an_unknown_operator_over_constants_makes_a_weight(tmp_path):

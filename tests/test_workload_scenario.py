@@ -87,6 +87,17 @@ def test_a_shape_of_the_command_line_may_be_empty_after_its_first_size():
             shape(text)
 
 
+@pytest.mark.parametrize("sizes", ["[1, 2, 0, 8]", "1x2x0x8"])
+def test_a_shape_of_a_scenario_may_be_empty_after_its_first_size(nets, sizes):
+    nodes = [node("Concat", "past k", "kk", axis=2), node("Transpose", "kk", "kt", perm=[0, 1, 3, 2]),
+             node("MatMul", "k kt", "y")]  # fmt: skip
+    save(nets, model(nodes, [info("k", (1, 2, 3, 8)), info("past", (1, 2, "length", 8))], ["y"]), "cache.onnx")
+    application = load_scenario(write(nets, f"networks: [{{file: cache.onnx, shapes: {{past: {sizes}}}}}]"))
+    assert application.layers[0].shape.K == 3
+    with pytest.raises(InputError, match="0 only after the first"):
+        load_scenario(write(nets, "networks: [{file: cache.onnx, shapes: {past: [0, 2, 3, 8]}}]"))
+
+
 def test_names_that_are_no_text_do_not_hide_a_mistake(nets):
     """A tensor whose name is no UTF-8 cannot be given a shape, but a wrong name still gets its one line."""
     proto = model([node("MatMul", "img w", "qqq")], [info("img", ("seq", 4))], ["qqq"], [weight("w", (4, 6))])

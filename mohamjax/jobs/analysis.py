@@ -64,7 +64,7 @@ class JobShapes:
     has P = M.
 
     Attributes:
-        K: `[N]` int64, output channels per group (1 for a depthwise layer).
+        K: `[N]` int64, output channels per group (per channel, in a depthwise layer: its multiplier).
         C: `[N]` int64, input channels per group (all channels of a depthwise layer).
         P: `[N]` int64, output rows.
         Q: `[N]` int64, output columns.
@@ -102,7 +102,7 @@ class JobShapes:
     def tensor_bytes(self) -> np.ndarray:
         """`[N]` float64, bytes of inputs, weights and outputs together."""
         shape = self._floats()
-        outputs = np.where(self.depthwise, shape.C, shape.K) * shape.P * shape.Q
+        outputs = np.where(self.depthwise, shape.C, 1) * shape.K * shape.P * shape.Q
         inputs = shape.C * (shape.P + shape.R - 1) * (shape.Q + shape.S - 1)
         return shape.groups * (inputs + shape.K * shape.C * shape.R * shape.S + outputs)
 
@@ -145,7 +145,8 @@ def job_layer(
         kind: `conv`, `gconv`, `tconv`, `dwconv`, `fc`, `bmm` or `rnn` as in our importer, or `gemm`; case does not
             matter.
         bounds: loop bounds by the letters of `workload.DIMS`; 1 where a letter is missing. The channels of a depthwise
-            layer may be in G (our form) or in C (the reference data), the rows of a matrix product in N (ours) or in P.
+            layer may be in G (our form, with the filters of each channel in K) or in C (the reference data), the rows
+            of a matrix product in N (ours) or in P.
         stride: stride along the first and second axis.
         dilation: dilation along the first and second axis.
 
@@ -155,7 +156,8 @@ def job_layer(
     kind = kind.lower()
     size = {letter: int(bounds.get(letter, 1)) for letter in DIMS}
     if kind == "dwconv":
-        size |= {"G": size["G"] * size["C"], "K": 1, "C": 1}
+        # The reference data have the channels in C; what stands in their K is no multiplier.
+        size |= {"G": size["G"] * size["C"], "K": size["K"] if size["G"] > 1 else 1, "C": 1}
     elif kind in ("fc", "gemm", "bmm"):
         kind = "fc" if kind == "gemm" else kind
         size |= {"N": size["N"] * size["P"], "P": 1}
@@ -241,7 +243,7 @@ def analyse(
     if element_buffer is not None:
         room = np.clip(np.floor(element_buffer / (_COPIES * whole)), 1, _CHANNELS_PER_ELEMENT)
     held = np.minimum(C, room)
-    tiles = np.where(shapes.depthwise, P * Q * _folds(C, room * h * w), tiles)
+    tiles = np.where(shapes.depthwise, K * P * Q * _folds(C, room * h * w), tiles)
     tile_cycles = np.where(shapes.depthwise, held * whole, tile_cycles)
     short = np.where(C % _CHANNELS_PER_ELEMENT == 0, _CHANNELS_PER_ELEMENT, 0)
     tile = np.where(shapes.depthwise, C * (2 * whole + 1) - short, tile)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mohamjax.workload.budget import MAX_FOLDED_INTEGERS
-from mohamjax.workload.plan import GraphPlan, NodePlan
+from mohamjax.workload.plan import GraphPlan, NodePlan, static_shape
 from mohamjax.workload.tensor import BOOL, INT64, MisfitError, Shape, Tensor, count, is_known
 from mohamjax.workload.walk import Scope, Walk, control, prefix
 
@@ -146,7 +146,7 @@ def _loop(
     elif (
         (limit is None or trips is not None)
         and (condition is None or proceed is not None)
-        and id(body) not in walk.endless
+        and id(body) not in scope.endless
     ):
         # No trip count, or one too large: the condition itself may fold to false.
         done = _unroll(walk, node, scope, body, inputs, None, proceed)
@@ -180,18 +180,24 @@ def _unroll(
     trips: int | None,
     proceed: _Value,
 ) -> list[Tensor] | None:
-    """Runs a loop iteration by iteration; returns None if its end turns out to be unknown."""
+    """Runs a loop iteration by iteration; returns None if its end turns out to be unknown.
+
+    A loop with a trip count that data may end earlier counts as if it made all its trips, with a warning if there are
+    layers in its body. What it makes then has no known values, and only those sizes that do not depend on its trips.
+    """
     carried = list(inputs[2:])
     condition = inputs[1] if len(inputs) > 1 else None
     gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - 1 - len(carried))]
     mark = walk.mark()
     going: _Value = True if condition is None else proceed
     control = walk.union([condition]) if going is None else frozenset()
+    # What the loop may hand on if it ends before its last trip; None where its end is certain.
+    early: list[Tensor | None] | None = list(carried) if going is None and trips else None
     most = min(MAX_TRIAL, MAX_UNROLLED // (len(body.nodes) + 1))
     i = 0
     while (trips is None or i < trips) and (going is None or going):
         if trips is None and i >= most:
-            walk.endless.add(id(body))  # so that a loop around it does not try it again
+            scope.endless.add(id(body))  # so that a loop around it does not try it again
             walk.drop_layers(mark)
             return None
         inner = scope.inner(body.hints, prefix(scope, node, f".{i}/"))
@@ -201,26 +207,66 @@ def _unroll(
         first = len(walk.layers)
         made = walk.run_after(control, body, inner)
         going = _single(made[0])
+        carried = list(made[1 : 1 + len(carried)])
         if going is None and trips is None:
             walk.drop_layers(mark)
             return None
-        if going is None:
+        if going is None and i + 1 < (trips or 0):  # after its last trip it ends in any case
             deciding = walk.union([made[0]])
             # Layers of this iteration wait for those before it already: else dependencies would grow quadratically.
             control = deciding if any(p >= first for p in deciding) else control | deciding
-            if walk.has_layers(body):
-                walk.warn(f"{walk.label(node, scope)}: its end depends on data; all {trips} iterations are counted")
-        carried = list(made[1 : 1 + len(carried)])
+            early = list(carried) if early is None else [_either(*pair) for pair in zip(early, carried, strict=True)]
         walk.budget.gather(len(gathered))
         for bucket, value in zip(gathered, made[1 + len(carried) :], strict=True):
             bucket.append(value)
         i += 1
+    label = walk.label(node, scope)
+    if early is not None and walk.has_layers(body):
+        walk.warn(f"{label}: its end depends on data; all {i} iterations are counted")
+    length = i if early is None else None
     out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in carried]
-    if control:
-        out = [dataclasses.replace(t, producers=walk.union([t]) | control, const=False, data=None) for t in out]
-    for bucket in gathered:
-        out.append(_stacked(walk, bucket, i if not control else None, control, walk.label(node, scope)))
-    return out
+    for at, bucket in enumerate(gathered, 1 + len(carried)):
+        out.append(_stacked(walk, bucket, length, label) if bucket else _empty(body, at, label))
+    if early is None:
+        return out
+    first = [*early, *[None] * len(gathered)]
+    return [_uncertain(walk, *pair, control, label) for pair in zip(out, first, strict=True)]
+
+
+def _either(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """A tensor that stands for one of two, with the sizes that both have; its dependencies are those of the first."""
+    if a is None or b is None:
+        return None
+    return dataclasses.replace(a, shape=_common(a.shape, b.shape), data=None, elements=None)
+
+
+def _uncertain(walk: Walk, last: Tensor, early: Tensor | None, control: frozenset[int], label: str) -> Tensor:
+    """What a loop hands on whose end depends on data.
+
+    Args:
+        walk: The walk.
+        last: What it hands on after all its trips.
+        early: What it may hand on earlier (`_either`), None for what it gathers.
+        control: The layers that decide where it ends.
+        label: The loop, as warnings and errors name it.
+    """
+    shape = last.shape if early is None else _common(early.shape, last.shape)
+    return dataclasses.replace(
+        last,
+        shape=shape,
+        data=None,
+        elements=None,
+        const=False,
+        producers=walk.union([last, early]) | control,
+        why=last.why if is_known(shape) else last.why or f"{label} changes its size as often as its data say",
+    )
+
+
+def _empty(body: GraphPlan, at: int, label: str) -> Tensor:
+    """What a loop gathers that runs zero times: a length of 0; all else is what its body states of its output `at`."""
+    shape, dtype, _ = static_shape(body.hints.get(body.outputs[at]), {})
+    why = f"{label} runs zero times"
+    return Tensor(None if shape is None else (0, *shape), dtype, producers=frozenset(), why=why)
 
 
 def _abstract_loop(
@@ -281,11 +327,11 @@ def _scan(
             state, gathered = _scan_steps(walk, scope, body, initial, slices, before, steps)
             out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
             for bucket, axis in zip(gathered, out_axes, strict=True):
-                out.append(_stacked(walk, bucket, length, frozenset(), label, axis))
+                out.append(_stacked(walk, bucket, length, label, axis))
             parts.append(out)
         if not batched:
             return parts[0]
-        return [_stacked(walk, list(bucket), batch, frozenset(), label) for bucket in zip(*parts, strict=True)]
+        return [_stacked(walk, list(bucket), batch, label) for bucket in zip(*parts, strict=True)]
 
     steps = None if length is None or batch is None else length * batch
     if steps is not None and steps <= MAX_TRIPS and steps * (len(body.nodes) + 1) <= 2 * MAX_UNROLLED:
@@ -361,24 +407,30 @@ def _slices(
             lengths.add(None)
             slices.append(Tensor(None, producers=walk.union([tensor])))
             continue
-        at = axis % len(tensor.shape)
+        at = _axis(axis, len(tensor.shape))
         lengths.add(tensor.shape[at])
         rest = tensor.shape[:at] + tensor.shape[at + 1 :]
         slices.append(dataclasses.replace(tensor, shape=rest, data=None))
     return slices, lengths.pop() if len(lengths) == 1 else None
 
 
-def _stacked(
-    walk: Walk, parts: list[Tensor], length: int | None, control: frozenset[int], label: str, axis: int = 0
-) -> Tensor:
-    """Stacks the parts that a loop's iterations made, along a new axis."""
+def _axis(axis: int, rank: int) -> int:
+    """An axis that an attribute of a Scan names, made non-negative."""
+    if not -rank <= axis < rank:
+        raise MisfitError(f"axis {axis} does not exist in a tensor of {rank} axes")
+    return axis % rank
+
+
+def _stacked(walk: Walk, parts: list[Tensor], length: int | None, label: str, axis: int = 0) -> Tensor:
+    """Stacks the parts that a loop's iterations made, along a new axis of that length, None if it is unknown."""
     if not parts:
-        return Tensor(None, 0, producers=control, why=f"{label} runs zero times")
+        return Tensor(None, 0, producers=frozenset(), why=f"{label} runs zero times")
     shape = parts[0].shape
     for part in parts[1:]:
         shape = _common(shape, part.shape)
+    alike = is_known(shape)
     if shape is not None:
-        at = axis % (len(shape) + 1)
+        at = _axis(axis, len(shape) + 1)
         shape = (*shape[:at], length, *shape[at:])
     data = None
     if (
@@ -390,14 +442,14 @@ def _stacked(
     ):
         data = np.stack([p.data for p in parts])  # type: ignore[misc]
         data = data if walk.kept(data) else None
-    const = not control and all(p.const for p in parts)
+    why = f"{label} runs as often as its data say" if alike else f"{label} gathers parts of different shapes"
     return Tensor(
         shape,
         parts[0].dtype,
         data=data,
-        const=const,
-        producers=walk.union(parts) | control,
-        why="" if is_known(shape) else f"{label} gathers parts of different shapes",
+        const=all(p.const for p in parts),
+        producers=walk.union(parts),
+        why="" if is_known(shape) else next((p.why for p in parts if p.why), why),
     )
 
 

@@ -15,7 +15,7 @@ import yaml
 from msgspec import Meta
 
 from mohamjax.errors import InputError, wrong_type
-from mohamjax.forms import Form, Positive, Text, Whole, read_form
+from mohamjax.forms import Form, Index, Positive, Text, Whole, read_form
 from mohamjax.reader import closest, closest_name, file_like, found, read_yaml
 from mohamjax.text import distinct
 from mohamjax.workload.layer import ApplicationModel, Layer, Network, Task, network_name
@@ -67,6 +67,9 @@ _OF_PACKAGES = frozenset(
 _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))
 
 
+_SIZES = "sizes such as [1, 3, 224, 224]; 0 only after the first"
+
+
 class MemberForm(Form):
     """A network of a scenario: an ONNX file, or a packaged network by its name."""
 
@@ -74,7 +77,7 @@ class MemberForm(Form):
     name: Text | None = None
     copies: Annotated[int, Meta(ge=1, le=MAX_COPIES)] | None = None
     batch: Whole | None = None
-    shapes: dict[str, Annotated[list[Whole] | Text, Meta(description="sizes such as [1, 3, 224, 224]")]] | None = None
+    shapes: dict[str, Annotated[list[Index] | Text, Meta(description=_SIZES)]] | None = None
     task: Task | None = None
     deadline_s: Positive | None = None
     frames_per_second: Positive | None = None
@@ -393,7 +396,7 @@ def _entry(form: MemberForm, i: int, path: pathlib.Path) -> _Entry:
         )
     shapes = {
         name: read_form(
-            [_number(d) for d in sizes.replace("x", ",").split(",")], list[Whole],
+            [_number(d) for d in sizes.replace("x", ",").split(",")], list[Index],
             file=path, where=f"{where}.shapes.{name}",
         ) if isinstance(sizes, str) else sizes
         for name, sizes in (form.shapes or {}).items()

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 from collections import abc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +32,7 @@ from mohamjax.workload.operators import (
     is_layer,
 )
 from mohamjax.workload.plan import GraphPlan, NodePlan, decode, entries, plan_graph, shortened, static_shape
-from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, MisfitError, Tensor, is_known, show, union
+from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, MisfitError, Shape, Tensor, count, is_known, show, union
 
 if TYPE_CHECKING:
     import onnx
@@ -65,7 +65,11 @@ _BLOCKED = "com.microsoft.nchwc"
 
 @dataclasses.dataclass
 class Scope:
-    """The tensors that a graph can name: its own, then those of the graphs around it."""
+    """The tensors that a graph can name: its own, then those of the graphs around it.
+
+    `endless` holds the bodies of loops that did not end when they were tried. All graphs inside one call of a function
+    share it; another call, whose operands may differ, tries its loops again.
+    """
 
     tensors: dict[str, Tensor | None]
     hints: abc.Mapping[str, onnx.ValueInfoProto]
@@ -75,6 +79,7 @@ class Scope:
     parent: Scope | None = None
     depth: int = 0
     main: bool = False
+    endless: set[int] = dataclasses.field(default_factory=set)
 
     def find(self, name: str) -> Tensor | None:
         """The tensor of that name, from the innermost scope that has one."""
@@ -87,7 +92,7 @@ class Scope:
 
     def inner(self, hints: abc.Mapping[str, onnx.ValueInfoProto], prefix: str) -> Scope:
         """The scope of a graph inside a node."""
-        return Scope({}, hints, self.opsets, self.attributes, prefix, self, self.depth + 1)
+        return Scope({}, hints, self.opsets, self.attributes, prefix, self, self.depth + 1, endless=self.endless)
 
 
 Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], abc.Mapping[str, object]], list[Tensor]]
@@ -139,7 +144,6 @@ class Walk:
         self._renamed: list[tuple[str, int | None]] = []
         self._functions = {(f.domain if f.domain != "ai.onnx" else "", f.name, f.overload): f for f in model.functions}
         self._function_plans: dict[tuple[str, str, str], tuple[GraphPlan, dict[str, object]]] = {}
-        self.endless: set[int] = set()
         self._awaited: frozenset[int] = frozenset()
         self._computes: dict[int, bool] = {}
         self.opsets = self._versions(model.opset_import)
@@ -349,13 +353,15 @@ class Walk:
                     producers = self.union(operands) if producers is None else producers
                     out.producers = producers
             if out.bits is None and operands:
-                if call.op in QUANTISED_THROUGH:
+                if call.op == "Concat":
+                    out.bits = _widest(out, operands)
+                elif call.op in QUANTISED_THROUGH:
                     out.bits = operands[0].bits
                 elif call.op in ("Cast", "CastLike") and const and operands[0].dtype != BOOL:
                     narrow = TYPE_BITS.get(operands[0].dtype, 32)
                     out.bits = narrow if narrow <= 8 else operands[0].bits
                 elif const:
-                    out.bits = next((t.bits for t in operands if t.bits), None)
+                    out.bits = _widest(out, _largest(operands))
             if out.elements is not None and not any(out.elements is t.elements for t in operands):
                 self.budget.gather(len(out.elements))
             if out.data is not None and not self.kept(out.data):
@@ -378,7 +384,7 @@ class Walk:
         """The tensor, with unknown sizes and types filled in from what the file states."""
         if (is_known(tensor.shape) and tensor.dtype) or name not in scope.hints:
             return tensor
-        shape, dtype, sequence = static_shape(scope.hints[name], self.symbols if scope.main else {})
+        shape, dtype, sequence = self._stated(name, scope, wanted=not is_known(tensor.shape))
         if tensor.shape is None:
             merged = shape
         elif shape is not None and len(shape) == len(tensor.shape):
@@ -388,6 +394,29 @@ class Walk:
         return tensor.revised(
             dataclasses.replace(tensor, shape=merged, dtype=tensor.dtype or dtype, sequence=tensor.sequence or sequence)
         )
+
+    def _stated(self, name: str, scope: Scope, *, wanted: bool = True) -> tuple[Shape | None, int, bool]:
+        """What the file states about a tensor (`static_shape`).
+
+        Where the user changed a size that the file fixes, other sizes in the file may not hold any more: if the shape
+        is `wanted`, a warning says so.
+        """
+        shape, dtype, sequence = static_shape(scope.hints.get(name), self.symbols if scope.main else {})
+        if wanted and any(d is not None for d in shape or ()) and self._resized and name not in self.shapes:
+            self.warn(
+                f"tensor {name!r} keeps the shape {show(shape)} that the file states, though the argument `shapes`"
+                f" changes sizes of the graph: if it changes too, give `shapes[{name}]`"
+            )
+        return shape, dtype, sequence
+
+    @functools.cached_property
+    def _resized(self) -> bool:
+        """Whether the user's shapes change a size that the file fixes."""
+        for name, given in self.shapes.items():
+            stated, _, _ = static_shape(self.plan.hints.get(name), {})
+            if any(old not in (None, new) for old, new in zip(stated or (), given, strict=False)):
+                return True
+        return False
 
     def _overridden(self, name: str, tensor: Tensor, scope: Scope) -> Tensor:
         if not scope.main or name not in self.shapes:
@@ -518,7 +547,7 @@ class Walk:
         producers, const = self.union(operands), bool(operands) and all(t.const for t in operands)
         out = []
         for name in node.outputs:
-            shape, dtype, sequence = static_shape(scope.hints.get(name), self.symbols if scope.main else {})
+            shape, dtype, sequence = self._stated(name, scope)
             first = operands[0] if operands else None
             if shape is None and first is not None:
                 shape, dtype = first.shape, dtype or first.dtype
@@ -577,6 +606,20 @@ def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, object]
     named = [f"{key} = {attribute(value)}" for key, value in itertools.islice(attributes.items(), _FEW)]
     parts = ["inputs " + "; ".join(operands) if operands else "no inputs", *(["; ".join(named)] if named else [])]
     return shortened(", ".join(parts), _LONGEST_GIVEN)
+
+
+def _largest(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The largest of some operands, and those of unknown size: what is smaller is a scale, a zero point or a limit."""
+    sizes = [count(t.shape) for t in tensors]
+    most = max((n for n in sizes if n is not None), default=0)
+    return [t for t, n in zip(tensors, sizes, strict=True) if n is None or n == most]
+
+
+def _widest(out: Tensor, operands: Iterable[Tensor]) -> int | None:
+    """Width in bits of a result whose operands of its type, or of none, were all stored in fewer; None for others."""
+    widths = [t.word_bits for t in operands if t.dtype in (0, out.dtype)]
+    widest = max(widths, default=0)
+    return widest if 0 < widest < TYPE_BITS.get(out.dtype, 32) else None
 
 
 def _without_large(tensor: Tensor) -> Tensor:

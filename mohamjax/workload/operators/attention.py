@@ -14,7 +14,7 @@ from mohamjax.workload.layer import WorkloadShape
 from mohamjax.workload.operators.products import made_by, word_bits_of
 from mohamjax.workload.operators.registry import CONTRIB, rule
 from mohamjax.workload.repetition import Factors, common, reshaped
-from mohamjax.workload.tensor import FLOAT, Call, Tensor, is_known, show
+from mohamjax.workload.tensor import Call, Tensor, is_known, show
 
 
 @dataclasses.dataclass
@@ -90,6 +90,20 @@ def _check_operands(call: Call, wanted: tuple[int, int], keys: tuple[int, ...], 
     if keys[:2] != wanted or values != keys:
         q, k, v = (show(call.shape(i)) for i in range(3))
         raise call.error(f"query {q}, key {k} and value {v} differ in batch, key/value heads or length")
+
+
+def _check_past(call: Call, at: int, wanted: tuple[int, int, int]) -> None:
+    """Refuses keys or values of earlier calls that do not have these batch entries, heads and channels of a head.
+
+    Their axes are batch, heads, length and channels; sizes that are unknown fit.
+    """
+    shape = call.shape(at)
+    if shape is None:
+        return
+    own = (*shape[:2], shape[-1]) if len(shape) == 4 else ()
+    if len(own) != 3 or any(d not in (None, n) for d, n in zip(own, wanted, strict=True)):
+        batch, heads, size = wanted
+        raise call.error(f"past keys or values {show(shape)} (input {at}) where {batch}x{heads}x?x{size} is needed")
 
 
 def _in_window(call: Call, keys: int, window: int) -> int:
@@ -215,6 +229,8 @@ def _attention(call: Call) -> list[Tensor]:
     stated = [(s[0], kv_heads, s[1]) if flat else s[:3] for s in (sk, sv)]
     _check_operands(call, (batch, kv_heads), *stated)
     past = call.shape(4)
+    _check_past(call, 4, (batch, kv_heads, size))
+    _check_past(call, 5, (batch, kv_heads, value_size))
     if past is not None and len(past) == 4:
         if past[2] is None:
             call.known_shape(4, "past key")
@@ -272,7 +288,7 @@ def _contrib_attention(call: Call) -> list[Tensor]:
     if sizes[0] != sizes[1]:
         raise call.error(f"channel mismatch: a query of {sizes[0]} channels and a key of {sizes[1]}")
     batch, length, width = sx
-    dtype = FLOAT if call.op == "QAttention" else x.dtype
+    dtype = call.get(3).dtype if call.op == "QAttention" else x.dtype  # QAttention: that of the scales
     fused = call.emit(
         "qkv",
         "fc",
@@ -303,13 +319,15 @@ def _laid_out(call: Call, i: int, what: str, heads: int) -> tuple[int, int, int,
     """Batch entries, heads, length and channels of a head of an operand of MultiHeadAttention.
 
     Its axes are batch, length and all channels; or batch, heads, length and channels of a head (no queries); or batch,
-    length, heads, 2 or 3 interleaved operands, and channels of a head. Packed tokens count as one batch entry.
+    length, heads, 2 or 3 interleaved operands, and channels of a head. Packed tokens count as one batch entry. Where
+    DecoderMaskedMultiHeadAttention has no keys, its query holds queries, keys and values side by side.
     """
     shape = call.known_shape(i, what)
     if call.op == "PackedMultiHeadAttention":
         shape = (1, *shape)
     if len(shape) == 3:
-        return shape[0], heads, shape[1], _heads_of(call, shape[2], heads)
+        parts = 3 if call.op == "DecoderMaskedMultiHeadAttention" and not call.has(1) else 1
+        return shape[0], heads, shape[1], _heads_of(call, shape[2], parts * heads)
     if len(shape) == 4 and i:
         return shape[0], shape[1], shape[2], shape[3]
     if len(shape) != 5:
@@ -333,6 +351,9 @@ def _multi_head_attention(call: Call) -> list[Tensor]:
     _check_operands(call, (batch, heads), key[:3], value[:3])
     at_past = _AT_PAST[call.op][0] if call.op in _AT_PAST else None
     past = _pair(call, at_past) if at_past is not None else (None, None)
+    if at_past is not None:
+        _check_past(call, at_past, (batch, heads, size))
+        _check_past(call, at_past + 1, (batch, heads, value_size))
     readers = (1, 1)
     if not call.has(_AT_BIAS[call.op]):  # a bias differs from head to head
         readers = _copies([k, past[0]], batch, heads, size), _copies([v, past[1]], batch, heads, value_size)
@@ -364,16 +385,18 @@ def _group_query_attention(call: Call) -> list[Tensor]:
         raise call.error(f"a query {show(sq)} with {heads} heads over {kv_heads}")
     k, v = (call.get(i) if call.has(i) else q for i in (1, 2))
     batch, queries, width = sq
+    new = queries
     size = _heads_of(call, width, heads) if call.has(1) else _heads_of(call, width, heads + 2 * kv_heads)
     if call.has(1):
         sk, sv = call.known_shape(1, "key"), call.known_shape(2, "value")
         if (sk[2], sv[2]) != (kv_heads * size, kv_heads * size):
             raise call.error(f"channel mismatch: query {show(sq)}, key {show(sk)} and value {show(sv)}")
         _check_operands(call, (batch, kv_heads), (sk[0], kv_heads, sk[1]), (sv[0], kv_heads, sv[1]))
+        new = sk[1]
     sparse = call.op == "SparseAttention"  # its past and present keys always share a buffer
     if sparse:
         call.warn(f"{call.label}: SparseAttention is modelled as dense attention")
-    keys, whole = _keys(call, queries, 3, sparse, call.whole(7 if sparse else 6))
+    keys, whole = _keys(call, new, 3, sparse, call.whole(7 if sparse else 6))
     window = call.int_attr("local_window_size", -1)
     seen = _in_window(call, keys, window) if 0 < window < keys else keys
     per_head = heads // kv_heads

@@ -8,14 +8,14 @@ from mohamjax.workload.operators.folding import same
 from mohamjax.workload.operators.registry import CONTRIB, RULES, STANDARD, Rule, rule
 from mohamjax.workload.operators.repetition_rules import viewed
 from mohamjax.workload.operators.unmodelled import opaque
-from mohamjax.workload.tensor import FLOAT, INT32, TYPE_BITS, UINT8, Call, Tensor, broadcast
+from mohamjax.workload.tensor import FLOAT, INT8, INT32, TYPE_BITS, UINT8, Call, Tensor, broadcast, product, show
 
 
 @rule(
     "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "BiasDropout", "BitmaskDropout", "BiasSoftmax", "GroupNorm",
     "RotaryEmbedding", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax",
     "SimplifiedLayerNormalization", "QOrderedGelu", "QOrderedLayerNormalization", "ScatterND",
-    "DequantizeWithOrder", "QuantizeWithOrder", "RemovePadding", "DynamicTimeWarping",
+    "DynamicTimeWarping",
     domain=CONTRIB,
 )  # fmt: skip
 def _like_first(call: Call) -> list[Tensor]:
@@ -148,6 +148,37 @@ def _gather_block(call: Call) -> list[Tensor]:
     if rest and rest[-1] is not None and TYPE_BITS.get(call.get(0).dtype) == 8:  # several values in one byte
         rest[-1] *= 8 // bits
     return [Tensor((*table[:at], *ids, *rest), dtype)]
+
+
+@rule("QuantizeWithOrder", domain=CONTRIB)
+def _quantize_with_order(call: Call) -> list[Tensor]:
+    return [same(call, dtype=INT8)]
+
+
+@rule("DequantizeWithOrder", domain=CONTRIB)
+def _dequantize_with_order(call: Call) -> list[Tensor]:
+    out = same(call, dtype=call.type_attr("to", FLOAT))
+    out.bits = TYPE_BITS.get(call.get(0).dtype)
+    return [out]
+
+
+@rule("RemovePadding", domain=CONTRIB)
+def _remove_padding(call: Call) -> list[Tensor]:
+    """Tokens on one axis, their places, the sums of the lengths before each sequence, and the longest of them."""
+    stated = call.shape(0)
+    shape = (None, None, None) if stated is None else stated
+    if len(shape) != 3:
+        raise call.error(f"an input {show(shape)} where batch, length and channels are needed")
+    batch, length, channels = shape
+    if batch is not None and length is not None:
+        call.warn(f"{call.label}: how many tokens are no padding depends on data; all {batch * length} places count")
+    sums = None if batch is None else batch + 1
+    return [
+        Tensor((product((batch, length)), channels), call.get(0).dtype),
+        Tensor((batch, length), INT32),
+        Tensor((sums,), INT32),
+        Tensor((1,), INT32),
+    ]
 
 
 @rule("RestorePadding", domain=CONTRIB)

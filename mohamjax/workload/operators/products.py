@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from mohamjax.workload.layer import WorkloadShape
 from mohamjax.workload.operators.registry import CONTRIB, rule
 from mohamjax.workload.operators.repetition_rules import permuted
-from mohamjax.workload.operators.windows import window_output
+from mohamjax.workload.operators.windows import auto_pad, window_output
 from mohamjax.workload.repetition import Factors, Repetition, aligned, plain, spread
 from mohamjax.workload.tensor import FLOAT, INT8, INT32, UINT8, Call, Shape, Tensor, broadcast, is_known, show
 
@@ -34,11 +34,14 @@ def made_by(layer: int, shape: Shape | None, dtype: int) -> Tensor:
 
 
 def _lost_constant(call: Call, a: Tensor, b: Tensor, dtype: int) -> list[Tensor]:
-    """The product of two constants of which one has no known shape, and so none itself; empty for any other product."""
+    """The product of two constants of which one has no known shape, and so none itself; empty for any other product.
+
+    Whether the result is a constant too is for the walk to say: a bias may be an activation.
+    """
     if not (a.const and b.const) or (is_known(a.shape) and is_known(b.shape)):
         return []
     call.fold_product()
-    return [Tensor(None, dtype, const=True)]
+    return [Tensor(None, dtype)]
 
 
 # ------------------------------------------------------------------------------------------------ convolutions
@@ -54,6 +57,10 @@ def _output_type(call: Call, x: Tensor) -> int:
         return call.get(7).dtype if call.has(7) else UINT8
     if call.op == "QGemm":
         return call.get(8).dtype if call.has(8) else FLOAT
+    if call.op == "MatMulIntegerToFloat":
+        return call.get(2).dtype  # that of the scales
+    if call.op == "GemmFloat8":
+        return call.type_attr("dtype", FLOAT)
     return x.dtype
 
 
@@ -172,10 +179,14 @@ def _conv_transpose(call: Call) -> list[Tensor]:
     if min([*strides, *dilations]) < 1:
         raise call.error("strides and dilations must be positive")
     out: list[int | None]
-    if call.ints_attr("output_shape"):
-        out = list((call.ints_attr("output_shape") or [])[-n:])
+    stated = call.ints_attr("output_shape")
+    auto = auto_pad(call)
+    if stated:
+        if len(stated) not in (n, n + 2):  # some exporters state the batch and the channels too
+            raise call.error(f"output_shape {stated} does not fit {n} spatial axes")
+        out = list(stated[-n:])
     else:
-        auto, out = call.str_attr("auto_pad", "NOTSET"), []
+        out = []
         for i in range(n):
             low, high = pads[i], pads[i + n]
             reach = (kernel[i] - 1) * dilations[i] + 1
@@ -238,9 +249,9 @@ def _matrix_product(
         raise call.error(f"channel mismatch: {show(sa)} times {show(sb)} reduce over {depth} and {right[-2]}")
     batch = tuple(d or 0 for d in broadcast(left[:-2], right[:-2]) or ())
     shape = batch + ((rows,) if len(sa) > 1 else ()) + ((columns,) if len(sb) > 1 else ())
-    if a.const and b.const:
+    if a.const and b.const:  # a bias or a scale may still be an activation: the walk looks at all operands
         call.fold_product()
-        return Tensor(shape, dtype, const=True)
+        return Tensor(shape, dtype)
     first, second = spread(a.factors[:-2], left[:-2], batch), spread(b.factors[:-2], right[:-2], batch)
     if a.const:  # the weight stands first: its rows are the output channels
         first, second, rows, columns = second, first, columns, rows
@@ -270,7 +281,7 @@ _MATMUL_OPERANDS = {"QLinearMatMul": (0, 3)}
 def _matmul(call: Call) -> list[Tensor]:
     at_a, at_b = _MATMUL_OPERANDS.get(call.op, (0, 1))
     a, b = call.get(at_a), call.get(at_b)
-    dtype = FLOAT if call.op == "MatMulIntegerToFloat" else _output_type(call, a)
+    dtype = _output_type(call, a)
     if lost := _lost_constant(call, a, b, dtype):
         return lost
     call.known_shape(at_a, "first operand")
@@ -323,7 +334,12 @@ def _packed_matmul(call: Call) -> list[Tensor]:
         depth, columns = sizes
     else:
         depth, columns = call.int_attr("K"), call.int_attr("N")
-    weight = Tensor((depth, columns), a.dtype, const=True, bits=call.int_attr("bits", 4))
+    if call.op == "MatMulBnb4" and not call.int_attr("transB", 1):  # K and N name the axes of B as it is stored
+        depth, columns = columns, depth
+    bits = call.int_attr("bits", 4)
+    if bits < 1:
+        raise call.error(f"a weight of {bits} bits")
+    weight = Tensor((depth, columns), a.dtype, const=True, bits=bits)
     return [_matrix_product(call, a, weight, a.dtype, others=call.inputs)]
 
 

@@ -70,8 +70,8 @@ def _classical(call: Call) -> list[Tensor]:
     "ZipMap", "CastMap", "TfIdfVectorizer", "ImageDecoder", "Adagrad", "Adam", "Momentum", "Gradient",
 )  # fmt: skip
 def opaque(call: Call) -> list[Tensor]:
-    """Results about which nothing is known."""
-    return [Tensor(None, FLOAT) for _ in range(call.outputs)]
+    """Results about which nothing is known, not even their element type."""
+    return [Tensor(None, 0) for _ in range(call.outputs)]
 
 
 @rule("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")

@@ -10,6 +10,16 @@ import numpy as np
 from mohamjax.workload.operators.registry import rule
 from mohamjax.workload.tensor import INT64, Call, Shape, Tensor, is_known, product, show
 
+_WAYS_TO_PAD = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
+def auto_pad(call: Call) -> str:
+    """How a window is padded; it is an error if that is none of the ways that ONNX knows."""
+    how = call.str_attr("auto_pad", "NOTSET") or "NOTSET"
+    if how not in _WAYS_TO_PAD:
+        raise call.error(f"auto_pad {how[:40]!r} is none of {', '.join(_WAYS_TO_PAD)}")
+    return how
+
 
 def window_output(
     call: Call, sizes: Sequence[int | None], kernel: Sequence[int], *, ceil_mode: bool = False
@@ -29,7 +39,7 @@ def window_output(
     strides = call.window_attr("strides", [1] * n)
     dilations = call.window_attr("dilations", [1] * n)
     pads = call.window_attr("pads", [0] * 2 * n)
-    auto = call.str_attr("auto_pad", "NOTSET")
+    auto = auto_pad(call)
     if len(strides) != n or len(dilations) != n or len(pads) != 2 * n or len(kernel) != n:
         raise call.error(f"kernel, strides, dilations or pads do not fit {n} spatial axes")
     if min([*strides, *dilations, *kernel], default=1) < 1:
