@@ -122,6 +122,19 @@ def test_crowding_of_special_fronts(kind, n):
         assert np.isinf(got).all()
 
 
+def test_integers_of_the_host_are_not_rounded():
+    """Single precision would make 2^24 and 2^24 + 1 equal."""
+    near = np.array([[2**24 + 1, 1], [2**24, 1]])
+    for rows in (near, near.astype(np.uint32), near.tolist(), near.astype(float)):
+        assert emo.non_dominated_rank(rows).tolist() == [1, 0]
+        assert emo.survive(rows, 1)[0].tolist() == [1]
+        assert emo.extremes(rows).tolist() == [1, 0]
+        assert float(emo.hypervolume(rows, [2**24 + 2, 2])) == 2
+    assert emo.crowding_distance(jnp.asarray([[1, 2], [2, 1]]), jnp.zeros(2, int)).dtype == jnp.float32
+    jitted = jax.jit(emo.non_dominated_rank)(jnp.asarray([[3, 1], [2, 1]]))
+    assert jitted.tolist() == [1, 0]
+
+
 def test_crowding_by_hand():
     f = np.array([[0.0, 10.0], [1.0, 6.0], [3.0, 4.0], [4.0, 0.0], [9.0, 9.0]])
     got = emo.crowding_distance(f, np.array([0, 0, 0, 0, 1]))

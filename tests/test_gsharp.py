@@ -48,6 +48,7 @@ from mohamjax.jobs.genetic import (
     swap,
     vary,
 )
+from mohamjax.jobs.job_problem import informed_accelerator
 from mohamjax.jobs.platform import named_platform, platform_table
 from mohamjax.jobs.shared_link import link_ends, link_makespan, priority_order
 from mohamjax.jobs.table import JobTable, evaluate_table
@@ -498,6 +499,63 @@ def test_what_is_no_problem_of_gsharp_is_refused(batch):
     assert DEFAULT_RATES.crossover_gen > 0
 
 
+def test_deadlines_may_be_arrays(batch):
+    config, ends = JobSearchConfig(objectives=("tardiness",)), np.full(32, 9.0)
+    given = run_method("LPT-EFT", batch, config, JobGoals(deadline=ends)).best.objectives["tardiness"]
+    own = run_method("LPT-EFT", dataclasses.replace(batch, deadline=ends), config).best.objectives["tardiness"]
+    assert given == own > 0
+    with pytest.raises(InputError, match="no job has a deadline"):
+        run_method("LPT-EFT", batch, config, JobGoals(deadline=np.full(32, np.inf)))
+
+
+def test_goals_that_do_not_fit_the_jobs_are_refused(batch, tmp_path):
+    for goals, told in (
+        (JobGoals(weight=(1.0,)), "`weight`: is of the shape (1,); give one number for each of 32 jobs"),
+        (JobGoals(deadline=np.ones(33)), "`deadline`: is of the shape (33,)"),
+        (JobGoals(target=(0,) * 32), "`target`: is not an order of the jobs; give each place from 0 to 31 once"),
+        (JobGoals(target=(0, 1)), "`target`: is not an order of the jobs"),
+    ):
+        with pytest.raises(InputError, match=re.escape(told)):
+            run_method("LPT-EFT", batch, goals=goals)
+    empty = dataclasses.replace(
+        batch, jobs=(), duration=batch.duration[:0], bytes=batch.bytes[:0], energy=None, predecessors=()
+    )
+    for call in (job_bound, job_problem, lambda empty: run_method("LPT-EFT", empty)):
+        with pytest.raises(InputError, match="jobs: there are none to schedule; give at least one"):
+            call(empty)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "told"),
+    [
+        (("speed",), "'speed' is not known"),
+        ((), "none is named"),
+        (("makespan",) * 2, "one is named twice"),
+        ("makespan", "`objectives`: are of type str; give a tuple of names"),
+        (["makespan"], "`objectives`: are of type list"),
+    ],
+)
+def test_objectives_of_a_search_are_known_names(objectives, told):
+    with pytest.raises(InputError, match=re.escape(told)):
+        JobSearchConfig(objectives=objectives)
+
+
+def test_unknown_energies_are_not_0(batch):
+    (found,) = evaluate_plans(batch, [run_heuristic("LPT-EFT", batch)])
+    assert np.isnan([found["energy"], found["edp"]]).all() and np.isfinite(found["makespan"])
+    energetic = dataclasses.replace(batch, energy=np.ones(batch.duration.shape))
+    (found,) = evaluate_plans(energetic, [run_heuristic("LPT-EFT", batch)])
+    assert found["energy"] == 32 and found["edp"] == 32 * found["makespan"]
+
+
+def test_an_informed_draw_is_of_an_accelerator_that_exists(batch):
+    """Even where rounding leaves the sum of the probabilities below the draw."""
+    problem = job_problem(batch)
+    short = dataclasses.replace(problem, informed=problem.informed * 0.999)
+    found = informed_accelerator(jnp.full(32, 0.9999), short)
+    assert int(found.max()) < len(batch.accelerators)
+
+
 # ---------------------------------------------------------------- command line
 
 JOBS = """layer,type,K,C,P,Q,R,S,tenant,deadline_cycles
@@ -732,6 +790,8 @@ BAD = [
     (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("GEMM", "POOL"), "line 4, type"),
     (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("9000", "soon"), "line 3, deadline_cycles"),
     (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("9000", "0"), "line 3, deadline_cycles: is '0', not a"),
+    (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("9000", "1e19"), "is '1e19', more than 1e+18"),
+    (["--platform", "S2", "--bandwidth", "1"], "type,K,C,P,Q,weight\nFC,1,1,1,1,2e9\n", "is '2e9', more than 1e+09"),
     (["--platform", "S2", "--bandwidth", "1"], "type,K,C,Y,X,R,S\nCONV,1,1,2,2,3,3\n", "larger than the input"),
 ]
 

@@ -59,6 +59,22 @@ def test_elites_live_on_and_parents_are_of_the_best(succession):
     assert len(set(rows(following)[elites:])) > 1 or succession.draw == "roulette"
 
 
+@pytest.mark.parametrize(("size", "elites"), [(2, 1), (10, 1), (20, 1), (100, 5)])
+def test_the_best_of_a_population_live_on_however_small_it_is(size, elites):
+    """With an operator whose children are all marked, what is not marked has survived."""
+    genes = jax.tree.map(lambda leaf: leaf[jnp.arange(size) % SIZE], population()[0])
+    values = population()[1][jnp.arange(size) % SIZE]
+
+    def vary(key, a, b, problem, rates):
+        return (dataclasses.replace(a, priority=a.priority - 2),) * 2
+
+    marked = dataclasses.replace(gsharp_problem(("makespan",)), vary=vary)
+    for succession, survivors in ((PRINTED, elites), (TEXTBOOK, 0)):
+        found = succeed(jax.random.key(1), genes, values, PROBLEM, PAPER_RATES, problem=marked, succession=succession)
+        assert np.flatnonzero(np.all(found.priority >= 0, axis=1)).tolist() == list(range(survivors))
+        assert rows(found)[:survivors] == [rows(genes)[i] for i in np.argsort(values, kind="stable")[:survivors]]
+
+
 def test_how_parents_are_drawn():
     """Frequencies of 40,000 draws against the probabilities of each way."""
     values = jnp.asarray([1.0, 2.0, 4.0, 9.0, 50.0, 60.0])

@@ -110,6 +110,8 @@ def test_schedules_that_cannot_run_are_infinite():
         ({"resources_of_accelerator": ()}, "resources_of_accelerator has 0 entries"),
         ({"bandwidth": (1.0,)}, "bandwidth has 1 entries"),
         ({"time_unit": "ms"}, "time_unit is 'ms'"),
+        ({"resources": ("s",), "bandwidth": (0.0,)}, r"resource s: has the bandwidth 0\.0; give a number above 0"),
+        ({"resources": ("s",), "bandwidth": (np.nan,)}, "resource s: has the bandwidth nan"),
     ],
 )
 def test_tables_that_do_not_fit_together(change, message):

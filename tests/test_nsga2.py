@@ -257,6 +257,12 @@ def test_what_breaks_limits_alike_is_not_equal():
     assert len(np.unique(state.genes, axis=0)) == 7
 
 
+def test_a_violation_that_is_no_number_is_not_feasible():
+    values = emo.constrained(jnp.asarray([[1.0, 2.0]] * 3), jnp.asarray([jnp.nan, 1e6, 0.0]))
+    assert emo.feasible(values).tolist() == [False, False, True]
+    assert bool(jnp.all(jnp.isfinite(values))) and bool(jnp.all(values[0] > values[1]))
+
+
 def test_wrong_genes_are_refused():
     search = small()
     state = search.init(jax.random.key(12))

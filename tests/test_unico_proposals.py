@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from small_codesign import SPACE
@@ -105,6 +107,20 @@ def test_a_growing_history_compiles_nothing_anew(monkeypatch, cap, choose, progr
     monkeypatch.setattr(emo, "with_spare_rows", lambda rows: rows)
     monkeypatch.setattr(fidelity, "padded", lambda rows, fill: rows)
     assert [choose(rows, config) for rows in numbers] == found
+
+
+def test_every_digit_mutates_as_often():
+    """Of one gene in six, as NSGA-II has it; rounding once left a digit of two values alone."""
+    shape = np.asarray((24, 20, 9, 3, 2, 1))
+    loop = proposals._nsga(4, len(shape))
+    keys = jax.random.split(jax.random.key(0), 4000)
+    for digits in (0 * shape, shape // 2, shape - 1):
+        both = (jnp.asarray(digits, jnp.int32),) * 2
+        one, two = jax.vmap(lambda key, both=both: loop.vary(key, *both, jnp.asarray(shape, jnp.float32)))(keys)
+        for children in (np.asarray(one), np.asarray(two)):
+            assert (children >= 0).all() and (children < shape).all()
+            share = (children != digits).mean(axis=0)
+            np.testing.assert_allclose(share, [1 / 6] * 5 + [0], atol=0.025)
 
 
 def test_the_worst_rows_come_before_spare_ones():

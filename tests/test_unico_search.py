@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 
 import interruptions
@@ -27,7 +28,7 @@ from mohamjax.unico.history import History, unico_fit, worth_finishing
 from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.results import HISTORY_COLUMNS, evaluated_front, history_rows
-from mohamjax.unico.search import HardwareSearch
+from mohamjax.unico.search import HardwareSearch, _behind
 from mohamjax.unico.space import named_space
 
 THREE = {"iterations": 4, "finish": 0.25}
@@ -263,6 +264,25 @@ def test_shares_are_below_one(name):
             CodesignConfig(**{name: share})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("population", 1, "population is 1; use 2 or more"),
+        ("training", 1, "training is 1; use 2 or more"),
+        ("area_percent", 7.5, "area_percent is 7.5; use 0 or more, a whole number"),
+        ("area_percent", "a", "area_percent is 'a'"),
+        ("area_percent", 60, "`area_percent`: is 60; give at most 50"),
+        ("power_cap_W", "2", "`power_cap_W`: is '2'; give W"),
+        ("power_cap_W", float("nan"), "`power_cap_W`: is nan"),
+        ("leakage", "x", "`leakage`: is 'x'; give W per mm"),
+        ("finish", "x", "`finish`: is 'x'; give a share"),
+    ],
+)
+def test_settings_of_a_wrong_kind_are_refused(name, value, told):
+    with pytest.raises(InputError, match=re.escape(told)):
+        CodesignConfig(**{name: value})
+
+
 def test_a_resumed_search_is_the_same(whole, tmp_path):
     _, result, path = whole
     began = search(**THREE)
@@ -278,6 +298,57 @@ def test_a_resumed_search_is_the_same(whole, tmp_path):
     # A search with nothing left to do returns the same.
     done = search(CheckpointFile(path), resume=True, **THREE).run()
     assert same(done.history, result.history)
+
+
+def interrupted(*args):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["_filter", "_measure"])
+def test_an_interrupt_within_a_batch_keeps_the_batches_before(whole, monkeypatch, where):
+    first = search(**THREE)
+    monkeypatch.setattr(HardwareSearch, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):  # nothing is done yet
+        first.run()
+    monkeypatch.undo()
+
+    def told(progress):
+        monkeypatch.setattr(HardwareSearch, where, interrupted)
+
+    own = search(**THREE)
+    own.listener = told
+    result = own.run()
+    assert result.interrupted and len(result.history) == len(result.seconds) == 8
+    assert np.array_equal(result.history["accepted"], whole[1].history["accepted"][:8] | result.history.valid)
+    assert len(result.front) and own.batch == 1
+
+
+def test_the_name_of_a_budget_does_not_stop_a_resume(whole):
+    _, result, path = whole
+    again = search(CheckpointFile(path), resume=True, **THREE, budget="ci").run()
+    assert same(again.history, result.history)
+
+
+def test_points_above_the_limit_rank_behind_all_others():
+    """A latency of .9 s within the limit goes before one of 8 us above it; the factor stays where it is enough."""
+    for worst, factor in ((0.9, 2 * 0.9 / 8e-6), (9e-4, 1e4), (np.inf, 1e4)):
+        score = np.array([[1.0, worst, np.inf], [1e-5, 8e-6, np.inf]])
+        found = _behind(score, np.array([[False] * 3, [True] * 3]), 2)
+        np.testing.assert_allclose(found[1, :2], score[1, :2] * factor)
+        assert np.array_equal(found[0], score[0]) and (found[1, 1] > worst or np.isinf(worst))
+        assert np.isinf(found[:, 2]).all()
+
+
+@pytest.mark.parametrize("score", ["latency", "edp", "parego"])
+def test_every_score_knows_the_limit(monkeypatch, score):
+    own = search(score=score, power_cap_W=1.0)
+    own.begin()
+    searched = own.lanes.advance(own.lanes.begin([3, 5]), 2)
+    curves = np.full((2, 2, 16), np.inf)
+    curves[:, :, :2] = np.array([[[1.0, 0.9], [1e-5, 8e-6]], [[0.1, 0.1], [4.0, 4.0]]])
+    monkeypatch.setattr(own, "_curves", lambda of: (curves[0], curves[1]))
+    found = own._score(searched)
+    assert found[0, 1] < found[1, 1] < np.inf
 
 
 def test_checkpoints_that_do_not_fit_are_refused(whole, tmp_path):

@@ -127,7 +127,7 @@ def add_parser(verbs: options.Verbs) -> None:
         "--random-shapes",
         type=_share,
         metavar="SHARE",
-        help="draw K, C, P and Q of every job anew, up to this share below and above what they are",
+        help="draw K, C, P and Q of convolutions and K and C of products anew, by up to this share",
     )
     parser.add_argument(
         "--cost-model",
@@ -290,8 +290,6 @@ def _problem(
         document = read_json(file)
         check_format(document, (JOB_TABLE_FORMAT,), file)
         table = read_job_table(document, file)
-        if not table.jobs:
-            raise InputError("there are no jobs", file=file, remedy="give at least one")
         if transfer is not None:
             check_transfer(transfer, *table.duration.shape, file=arguments.transfer)
         check_goals(config, JobGoals().of(table))

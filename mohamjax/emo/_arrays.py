@@ -21,13 +21,16 @@ def library_of(values: np.ndarray | jax.Array) -> types.ModuleType:
 
 
 def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
-    """A context of double precision if the host passes doubles, else one that changes nothing.
+    """A context of double precision if the host passes doubles or integers, else one that changes nothing.
 
-    `jnp.asarray` would round a float64 NumPy array to float32 and so create ties that the caller does not have. In the
-    context the result is a float64 array. JAX arrays and tracers keep their dtype.
+    `jnp.asarray` would round a float64 NumPy array to float32 and so create ties that the caller does not have; so
+    would integers from 2^24 on. In the context the result is a float64 array. JAX arrays and tracers keep their dtype.
     """
     leaves = jax.tree.leaves(objectives)
-    if any(isinstance(leaf, jax.Array) for leaf in leaves) or np.asarray(objectives).dtype != np.float64:
+    if any(isinstance(leaf, jax.Array) for leaf in leaves):
+        return contextlib.nullcontext()
+    dtype = np.asarray(objectives).dtype
+    if dtype != np.float64 and not np.issubdtype(dtype, np.integer):
         return contextlib.nullcontext()
     return jax.enable_x64(True)
 
@@ -43,7 +46,7 @@ def check_shape(objectives: np.ndarray | jax.Array) -> None:
 
 
 def as_objectives(objectives: ArrayLike) -> jax.Array:
-    """`[N, M]` floats with NaN replaced by +inf; integers become the default float.
+    """`[N, M]` floats with NaN replaced by +inf; integers become the default float, float64 within `precision`.
 
     Raises:
         ValueError: If the array does not have two axes, or has no objective.

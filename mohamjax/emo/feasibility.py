@@ -22,15 +22,16 @@ def constrained(objectives: ArrayLike, violation: ArrayLike) -> jax.Array:
 
     Args:
         objectives: `[..., M]` floats below `PENALTY`, minimised; infinite where there is no result.
-        violation: `[...]` floats, 0 or less where every limit is kept, else the amount by which limits are broken.
+        violation: `[...]` floats, 0 or less where every limit is kept, else the amount by which limits are broken; NaN
+            counts as the largest amount.
 
     Returns:
         `[..., M]`: the objectives where feasible, and `PENALTY` times one plus the violation elsewhere. An
         objective of +inf stays, and so does NaN, which counts as +inf.
     """
     objectives, violation = jnp.asarray(objectives), jnp.asarray(violation)
-    penalty = PENALTY * (1 + jnp.minimum(violation, _MOST))
-    broken = (violation > 0)[..., None] & jnp.isfinite(objectives)
+    penalty = PENALTY * (1 + jnp.minimum(jnp.where(jnp.isnan(violation), _MOST, violation), _MOST))
+    broken = ~(violation <= 0)[..., None] & jnp.isfinite(objectives)
     return jnp.where(broken, penalty[..., None].astype(objectives.dtype), objectives)
 
 

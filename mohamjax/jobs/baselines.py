@@ -37,8 +37,10 @@ _PRINTED: dict[str, Callable[[Any], Any]] = {
 }
 """Methods for which Table 5 prints settings that differ from the library's: PSO with weights of .8 and a momentum of
 1.6, TBPSA with 50 initial points, and a portfolio of CMA-ES and DE alone, which take equally many turns regardless of
-their results (passive). DE's weights of .8 and CMA-ES's elite group of 50 % are the library's defaults; for the other
-methods nothing is printed.
+their results (passive). nevergrad takes TBPSA's 50 as the points kept of four times as many, so that 200 points come
+first; and this PSO differs from the library's also in its transform, which is the identity and not the arctangent.
+DE's weights of .8 and CMA-ES's elite group of 50 % are the library's defaults; for the other methods nothing is
+printed.
 
 The spread of CMA-ES's first points is not printed either. The library's default is .04 of the range around its middle,
 so that of four cores two get no job, and 10,000 points in 200 dimensions do not widen it. Here it is a fifth of the

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mohamjax.jobs.table import JobTable
+from mohamjax.jobs.table import JobTable, check_some_jobs
 
 
 class JobBound(NamedTuple):
@@ -111,7 +111,11 @@ def job_bound(table: JobTable) -> JobBound:
 
     Args:
         table: N >= 1 jobs, each of which can run on some accelerator.
+
+    Raises:
+        InputError: there are no jobs.
     """
+    check_some_jobs(table)
     duration, traffic, count = _kinds(table)
     carried = np.where(np.isfinite(duration), traffic, 0.0) / table.bandwidth[0]
     longest = float(np.maximum(duration, carried).min(axis=1).max())

@@ -11,7 +11,7 @@ import numpy as np
 
 from mohamjax.emo.loop import MAX_POPULATION
 from mohamjax.errors import InputError
-from mohamjax.jobs.job_problem import JobProblem, job_problem
+from mohamjax.jobs.job_problem import JobProblem, check_objectives, job_problem
 from mohamjax.jobs.table import JobTable
 from mohamjax.runtime.checks import check_seed, check_whole
 
@@ -38,6 +38,7 @@ class JobSearchConfig:
         """Checks the values; raises InputError."""
         check_whole(self, "search", {"population": 2, "generations": 0, "archive": 1})
         check_seed(self.seed)
+        check_objectives(self.objectives)
         least = 2 * len(self.objectives) if len(self.objectives) > 1 else 1
         if self.archive < least:
             raise InputError(

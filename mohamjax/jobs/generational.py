@@ -32,7 +32,7 @@ class Succession:
     """How a generation follows from the one before; static.
 
     Attributes:
-        elites: share of the population, its best, that survives unchanged.
+        elites: share of the population, its best, that survives unchanged; at least one schedule unless it is 0.
         parents: share of the population, its best, that parents are drawn from.
         draw: how parents are drawn, with replacement: `even`, uniformly; `roulette`, with weights of 1 plus the
             difference from the longest makespan among the parents; `tournament`, the better of two uniform draws.
@@ -98,7 +98,7 @@ def succeed(
         Genes `[P, J]`.
     """
     size = len(values)
-    elites = round(succession.elites * size)
+    elites = max(1, round(succession.elites * size)) if succession.elites else 0
     pairs = -(-(size - elites) // 2)
     order = jnp.argsort(values)
     ranked = take(genes, order)

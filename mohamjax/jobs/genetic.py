@@ -31,7 +31,7 @@ class JobRates:
             paper) gives all the same rate.
         informed: per child: mutation draws accelerators by their cost for the job, not uniformly. Not in the paper.
         swap: per child: two jobs exchange places. Not in the paper.
-        relieve: per child: a job leaves the accelerator with the most work. Not in the paper.
+        relieve: per child: a job of the accelerator with the most work is placed anew. Not in the paper.
     """
 
     mutation: float | jax.Array = 0.05
@@ -151,7 +151,9 @@ def swap(uniform: jax.Array, genes: JobGenes, problem: JobProblem) -> JobGenes:
 
 
 def relieve(uniform: jax.Array, genes: JobGenes, problem: JobProblem) -> JobGenes:
-    """Moves a random job of the accelerator with the most work to another accelerator, drawn by the job's cost there.
+    """Places a random job of the accelerator with the most work anew, drawn by the job's cost on each accelerator.
+
+    The draw may be the accelerator that the job is on; then nothing changes.
 
     Args:
         uniform: `[2]` in [0, 1).

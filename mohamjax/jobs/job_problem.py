@@ -14,7 +14,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.jobs.shared_link import PRIORITY_LEVELS, link_ends, link_fits, link_makespan
-from mohamjax.jobs.table import JobTable
+from mohamjax.jobs.table import JobTable, check_some_jobs
 from mohamjax.runtime.struct import record
 from mohamjax.schedule.fluid import padded_jobs
 
@@ -109,11 +109,12 @@ def job_problem(
         dtype: float dtype.
 
     Raises:
-        InputError: jobs depend on each other, a job runs nowhere or moves bytes in no time, there is not exactly one
-            resource that all accelerators use, or there are too many jobs or accelerators.
-        ValueError: `jobs` or `accelerators` is too small, another array does not have N entries, or `target` is not a
-            permutation.
+        InputError: there are no jobs or too many jobs or accelerators, jobs depend on each other, a job runs nowhere or
+            moves bytes in no time, there is not exactly one resource that all accelerators use, another array does not
+            have N entries, or `target` is not a permutation.
+        ValueError: `jobs` or `accelerators` is too small.
     """
+    check_some_jobs(table)
     count, cores = table.duration.shape
     if any(table.predecessors):
         first = next(i for i, before in enumerate(table.predecessors) if before)
@@ -149,7 +150,8 @@ def job_problem(
     def vector(values, default: float, name: str) -> jax.Array:
         filled = np.full(count, default) if values is None else np.asarray(values, float)
         if filled.shape != (count,):
-            raise ValueError(f"{name} has the shape {filled.shape}, expected ({count},)")
+            told = f"is of the shape {filled.shape}"
+            raise InputError(told, argument=name, remedy=f"give one number for each of {count} jobs")
         return jnp.asarray(np.pad(filled, (0, deep - count), constant_values=default), dtype)
 
     can = np.zeros((deep, wide), bool)
@@ -171,8 +173,9 @@ def job_problem(
     cheap[:count, :cores] = can[:count, :cores] / np.maximum(length / cores + stall, 1e-6 * max(length.max(), 1e-30))
     informed = np.cumsum(cheap / cheap.sum(axis=1, keepdims=True), axis=1)
     places = np.arange(count) if target is None else np.asarray(target, int)
-    if sorted(places.tolist()) != list(range(count)):
-        raise ValueError(f"target is no permutation of 0 to {count - 1}")
+    if places.ndim != 1 or sorted(places.tolist()) != list(range(count)):
+        told = "is not an order of the jobs"
+        raise InputError(told, argument="target", remedy=f"give each place from 0 to {count - 1} once")
     return JobProblem(
         duration=jnp.where(jnp.asarray(can), grid(table.duration, 0.0), jnp.inf).astype(dtype),
         demand=grid(demand, 0.0),
@@ -211,9 +214,9 @@ def decode(unit: jax.Array, problem: JobProblem) -> JobGenes:
 
 def informed_accelerator(unit: jax.Array, problem: JobProblem) -> jax.Array:
     """An accelerator for each job, `[J]` int32, drawn by `JobProblem.informed` from uniform numbers `[J]`."""
-    pick = jnp.sum(problem.informed <= unit[:, None], axis=1)
-    # Rounding of the running sums may pick an accelerator that cannot run the job.
-    able = jnp.take_along_axis(problem.duration, jnp.minimum(pick, problem.duration.shape[1] - 1)[:, None], axis=1)
+    # Rounding of the running sums may pick an accelerator that does not exist or cannot run the job.
+    pick = jnp.minimum(jnp.sum(problem.informed <= unit[:, None], axis=1), problem.duration.shape[1] - 1)
+    able = jnp.take_along_axis(problem.duration, pick[:, None], axis=1)
     return jnp.where(jnp.isfinite(able[:, 0]), pick, problem.choices[:, 0]).astype(jnp.int32)
 
 
@@ -286,8 +289,20 @@ def objective_names(text: str) -> tuple[str, ...]:
         InputError: the list is empty, a name is unknown, or a name occurs twice.
     """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
+    check_objectives(names)
+    return names
+
+
+def check_objectives(names: tuple[str, ...]) -> None:
+    """Checks that objectives are a tuple of distinct names.
+
+    Raises:
+        InputError: they are none, a name is unknown, or a name occurs twice.
+    """
+    if not isinstance(names, tuple):
+        told = f"are of type {type(names).__name__}"
+        raise InputError(told, argument="objectives", remedy="give a tuple of names")
     unknown = [name for name in names if name not in OBJECTIVES]
     if not names or unknown or len(set(names)) < len(names):
         what = f"{unknown[0]!r} is not known" if unknown else "one is named twice" if names else "none is named"
         raise InputError(what, item="objective", remedy=f"name {', '.join(OBJECTIVES)}; several separated by commas")
-    return names

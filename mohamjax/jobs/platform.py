@@ -64,9 +64,9 @@ class JobBatch:
     def reshaped(self, share: float, seed: int) -> JobBatch:
         """The batch with layers of random shapes, as a network search would make them (G#, Section 5.5).
 
-        K, C, P and Q of every job, and the channels of a depthwise one, are each multiplied by their own factor, drawn
-        uniformly between `1 - share` and `1 + share`. Bounds of 1 stay 1, and filters keep their size. (The paper
-        prints no range.)
+        K, C, P and Q of a convolution, the channels of a depthwise one, and K and C of a matrix product are each
+        multiplied by their own factor, drawn uniformly between `1 - share` and `1 + share`. Bounds of 1 stay 1, and
+        batches (N, which holds the rows of a matrix product) and filters keep their size. (The paper prints no range.)
 
         Args:
             share: above 0, below 1.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -51,7 +52,8 @@ class JobSchedule:
     Attributes:
         method: name of the method.
         plan: accelerators and order.
-        objectives: value of each of `job_problem.OBJECTIVES`, in double precision.
+        objectives: value of each of `job_problem.OBJECTIVES`, in double precision; energy and edp are NaN where the
+            table has no energies.
         evaluations: schedules evaluated by the search.
         seconds: wall time of the search [s], including compile time.
         history: (evaluations so far, best value of the first objective so far), in single precision.
@@ -128,7 +130,7 @@ def given_schedules(
 
 
 def evaluate_plans(table: JobTable, plans: Sequence[Plan], goals: JobGoals | None = None) -> list[dict[str, float]]:
-    """Every objective of every plan, in double precision.
+    """Every objective of every plan, in double precision; energy and edp are NaN if the table has no energies.
 
     Args:
         table: the jobs.
@@ -139,7 +141,8 @@ def evaluate_plans(table: JobTable, plans: Sequence[Plan], goals: JobGoals | Non
         problem = (goals or JobGoals()).problem(table, dtype=jnp.float64)
         genes = genes_of(plans, len(table.jobs))
         values = np.asarray(_evaluated(genes, problem))
-    return [dict(zip(OBJECTIVES, map(float, row), strict=True)) for row in values]
+    unknown = {"energy": math.nan, "edp": math.nan} if table.energy is None else {}
+    return [dict(zip(OBJECTIVES, map(float, row), strict=True)) | unknown for row in values]
 
 
 @jax.jit
@@ -368,7 +371,7 @@ def check_goals(config: JobSearchConfig, goals: JobGoals) -> None:
         InputError: tardiness, lateness or missed deadlines without a deadline.
     """
     wanted = [name for name in config.objectives if name in ("tardiness", "lateness", "missed")]
-    if wanted and not np.isfinite(goals.deadline or np.inf).any():
+    if wanted and (goals.deadline is None or not np.isfinite(goals.deadline).any()):
         raise InputError(
             "no job has a deadline",
             item="objective",

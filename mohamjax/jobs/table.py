@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.errors import InputError
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.struct import record, shown_briefly
 from mohamjax.schedule.fluid import (
@@ -68,7 +69,7 @@ class JobTable:
     target: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Checks that the shapes agree; raises ValueError."""
+        """Checks that the shapes agree and every bandwidth is above 0; raises ValueError."""
         shape = (len(self.jobs), len(self.accelerators))
         for name in ("duration", "bytes", "energy"):
             array = getattr(self, name)
@@ -89,8 +90,23 @@ class JobTable:
             )
         if len(self.bandwidth) != len(self.resources):
             raise ValueError(f"bandwidth has {len(self.bandwidth)} entries, expected {len(self.resources)}")
+        for name, bandwidth in zip(self.resources, self.bandwidth, strict=True):
+            if not bandwidth > 0:
+                raise InputError(
+                    f"has the bandwidth {bandwidth}", item=f"resource {name}", remedy="give a number above 0"
+                )
         if self.time_unit not in ("cycles", "s"):
             raise ValueError(f"time_unit is {self.time_unit!r}, expected 'cycles' or 's'")
+
+
+def check_some_jobs(table: JobTable) -> None:
+    """Checks that a table has jobs to schedule.
+
+    Raises:
+        InputError: it has none.
+    """
+    if not table.jobs:
+        raise InputError("there are none to schedule", item="jobs", remedy="give at least one")
 
 
 @record

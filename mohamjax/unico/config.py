@@ -6,10 +6,12 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from mohamjax.errors import Argument, InputError
 from mohamjax.runtime.checks import check_seed, check_whole
 from mohamjax.unico.fidelity import RULES
-from mohamjax.unico.halving import AREAS, Bracket
+from mohamjax.unico.halving import AREAS, MOST_PERCENT, Bracket
 from mohamjax.unico.lanes import LEAKAGE_W_PER_MM2, OBJECTIVES
 
 CODESIGN_FORMAT = "codesign/1"
@@ -40,7 +42,8 @@ class CodesignConfig:
         rounds: rounds of a bracket; the budget of generations doubles from one to the next.
         iterations: every method may spend the mapping evaluations of this many brackets; `unico` spends the share
             `finish` of them on finishing points.
-        area_percent: share of those alive that the area chooses [%], see `halving.seats`; 0 is plain halving.
+        area_percent: share of those alive that the area chooses [%], a whole number, see `halving.seats`; 0 is plain
+            halving.
         rationed: `unico` runs brackets; if false, it gives every point the full budget.
         finish: share of the evaluations of `unico` spent on finishing: designs of the front whose mapping search was
             stopped early get the full budget, first those nearest to the ideal (if `aimed` is above 0), then those that
@@ -60,7 +63,7 @@ class CodesignConfig:
             `hasco` and `hasco-r` have the full budget anyway.)
         score: one of `SCORES`.
         area: a key of `halving.AREAS`.
-        population: mappings that a lane evaluates per generation.
+        population: mappings that a lane evaluates per generation, 2 or more.
         objective: what a mapping search minimises, `edp` or `latency`.
         power_cap_W: most power of a design [W]; None for no limit.
         ppa: `model`: energies and areas of our model; `unico-fit`: power and area fitted to the paper's cloud table.
@@ -69,7 +72,7 @@ class CodesignConfig:
         nsga_population: population of `nsga2`; at most a third of the points in the budget.
         pool: random candidates of an acquisition.
         neighbours: candidates of an acquisition near the front.
-        training: most rows of the surrogate's training set, at most the largest of `gp.BUCKETS`.
+        training: most rows of the surrogate's training set, 2 or more, at most the largest of `gp.BUCKETS`.
         seed: seed of all randomness.
         mapping_seed: seed of the mapping searches; None for `seed`. Searches with the same seed draw the same numbers.
     """
@@ -111,15 +114,16 @@ class CodesignConfig:
         from mohamjax.unico.gp import BUCKETS  # takes more than a second to import, and only searches need it
 
         check_whole(self, "codesign settings", {
-            "lanes": 1, "first": 1, "rounds": 1, "iterations": 1, "population": 1, "initial": 1, "nsga_population": 1,
-            "pool": 1, "neighbours": 0, "training": 1,
+            "lanes": 1, "first": 1, "rounds": 1, "iterations": 1, "population": 2, "initial": 1, "nsga_population": 1,
+            "pool": 1, "neighbours": 0, "training": 2, "area_percent": 0,
         })  # fmt: skip
-        if self.training > BUCKETS[-1]:
-            raise InputError(f"is {self.training}", argument="training", remedy=f"give at most {BUCKETS[-1]}")
+        for name, most in (("training", BUCKETS[-1]), ("area_percent", MOST_PERCENT)):
+            if getattr(self, name) > most:
+                raise InputError(f"is {getattr(self, name)}", argument=name, remedy=f"give at most {most}")
         check_seed(self.seed)
         if self.mapping_seed is not None:
             check_seed(self.mapping_seed, "mapping_seed")
-        if not 0 <= self.leakage < math.inf:
+        if not (_is_number(self.leakage) and 0 <= self.leakage < math.inf):
             raise InputError(f"is {self.leakage!r}", argument="leakage", remedy="give W per mm^2, 0 or more")
         for name, known in (
             ("method", METHODS), ("rule", RULES), ("acquisition", ACQUISITIONS), ("score", SCORES),
@@ -129,11 +133,12 @@ class CodesignConfig:
                 told = f"unknown {name} {getattr(self, name)!r}"
                 raise InputError(told, argument=name, remedy=f"use one of {', '.join(known)}")
         for name in ("finish", "aimed"):
-            if not 0 <= getattr(self, name) < 1:
-                told = f"is {getattr(self, name):g}"
-                raise InputError(told, argument=name, remedy="give a share from 0 to below 1")
-        if self.power_cap_W is not None and not self.power_cap_W > 0:
-            raise InputError(f"is {self.power_cap_W:g} W", argument="power_cap_W", remedy="give a number above 0")
+            share = getattr(self, name)
+            if not (_is_number(share) and 0 <= share < 1):
+                raise InputError(f"is {share!r:.40}", argument=name, remedy="give a share from 0 to below 1")
+        cap = self.power_cap_W
+        if cap is not None and not (_is_number(cap) and cap > 0):
+            raise InputError(f"is {cap!r:.40}", argument="power_cap_W", remedy="give W, a number above 0")
         try:
             self.bracket  # noqa: B018
         except ValueError as error:
@@ -172,6 +177,11 @@ class CodesignConfig:
         rounds = min(self.rounds, number.bit_length()) if rationed else 1
         first = self.generations >> (rounds - 1)
         return Bracket(lanes=number, first=first, rounds=rounds, area_percent=area_percent)
+
+
+def _is_number(value: object) -> bool:
+    """Whether a setting is a number, which a bool is not."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 BUDGETS = {

@@ -20,6 +20,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+MOST_PERCENT = 50
+"""Largest share of those alive that the area can choose [%]: half of them go on."""
+
 
 def seats(alive: int, area_percent: int = 15) -> tuple[int, int]:
     """Number k of survivors of a round, and the number p of them that are chosen by area.
@@ -37,8 +40,8 @@ def seats(alive: int, area_percent: int = 15) -> tuple[int, int]:
     """
     if alive < 2:
         raise ValueError(f"alive: a round of {alive} hardware points has none to give up")
-    if not 0 <= area_percent <= 50:
-        raise ValueError(f"area_percent: expected 0 to 50, half of those alive go on, got {area_percent}")
+    if not 0 <= area_percent <= MOST_PERCENT:
+        raise ValueError(f"area_percent: expected 0 to {MOST_PERCENT}, half of those alive go on, got {area_percent}")
     return alive // 2, area_percent * alive // 100
 
 

@@ -41,7 +41,8 @@ _LAYER_STEP = 8  # layers come in multiples of this, so that networks share prog
 _PRIME_STEP = 32
 
 OBJECTIVES = {"edp": 1.0, "latency": 2.0**-10}
-"""Weights w of the merit, log latency + w log energy, minimised; with `latency` energy decides between equals."""
+"""Weights w of the merit, log latency + w log energy, minimised. With `latency` energy decides between nearly
+equal mappings: half the energy outweighs .07 % of latency."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -301,7 +301,10 @@ def by_evolution(history: History, space: HardwareSpace, config: CodesignConfig,
 
 
 def _nsga(size: int, axes: int) -> emo.NSGA2:
-    """NSGA-II over digits, with the usual distribution indices of 15 and 20 (Deb et al., 2002)."""
+    """NSGA-II over digits, with the usual distribution indices of 15 and 20 (Deb et al., 2002).
+
+    A digit that mutates moves by the polynomial step, but by 1 at least, and the other way if this way has no room.
+    """
 
     def sample(key: jax.Array, shape: jax.Array) -> jax.Array:
         return jnp.floor(jax.random.uniform(key, shape.shape) * shape).astype(jnp.int32)
@@ -317,8 +320,13 @@ def _nsga(size: int, axes: int) -> emo.NSGA2:
             coin, draw = jax.random.split(key)
             r = jax.random.uniform(draw, (axes,))
             delta = jnp.where(r < 0.5, (2 * r) ** (1 / 21) - 1, 1 - (2 * (1 - r)) ** (1 / 21))
-            moved = jnp.where(jax.random.bernoulli(coin, 1 / axes, (axes,)), x + delta * shape, x)
-            return jnp.clip(jnp.round(moved), 0, shape - 1).astype(jnp.int32)
+            last = shape - 1
+            x = jnp.clip(jnp.round(x), 0, last)
+            # A step of less than half a digit would be rounded away, and digits of two values would never mutate.
+            step = jnp.where(r < 0.5, -1, 1) * jnp.maximum(jnp.round(jnp.abs(delta) * last), 1)
+            step = jnp.where((x + step < 0) | (x + step > last), -step, step)
+            moved = jnp.where(jax.random.bernoulli(coin, 1 / axes, (axes,)), x + step, x)
+            return jnp.clip(moved, 0, last).astype(jnp.int32)
 
         return mutated(first, mean - half), mutated(second, mean + half)
 

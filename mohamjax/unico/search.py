@@ -35,7 +35,7 @@ from mohamjax.unico.space import HardwareSpace
 from mohamjax.version import __version__
 from mohamjax.workload import ApplicationModel
 
-_BROKEN = 1e4  # factor of the score of points that break the limit on power, in a bracket
+_BROKEN = 1e4  # least factor of the score of points that break the limit on power, in a bracket
 
 
 class Wanted(NamedTuple):
@@ -180,7 +180,7 @@ class HardwareSearch:
                     self.save(self.checkpoint)
                 self._tell(time.perf_counter() - began)
         except KeyboardInterrupt:
-            if not len(self.history):
+            if not self.batch:
                 raise
             interrupted = True
         return self.result(interrupted=interrupted)
@@ -222,7 +222,19 @@ class HardwareSearch:
         return self.problem.space.size - len(np.unique(self.history["index"]))
 
     def step(self) -> None:
-        """Proposes and measures a batch, and decides which of its rows train the surrogate."""
+        """Proposes and measures a batch, and decides which of its rows train the surrogate.
+
+        After an interrupt the search is as it was before the batch, so that no row lacks its seconds.
+        """
+        before = self.history, self.hyper, self.batch, self.seconds
+        try:
+            self._next_batch()
+        except KeyboardInterrupt:
+            self.history, self.hyper, self.batch, self.seconds = before
+            raise
+
+    def _next_batch(self) -> None:
+        """The work of `step`."""
         began = time.perf_counter()
         again = self._unfinished()
         if len(again):
@@ -238,7 +250,8 @@ class HardwareSearch:
         else:
             self._filter()
         self.batch += 1
-        self.seconds.append((self.seconds[-1] if self.seconds else 0.0) + time.perf_counter() - began)
+        spent = (self.seconds[-1] if self.seconds else 0.0) + time.perf_counter() - began
+        self.seconds = [*self.seconds, spent]  # a new list: `step` may still go back to the old one
 
     def result(self, *, interrupted: bool = False) -> CodesignResult:
         """What was found so far.
@@ -382,15 +395,17 @@ class HardwareSearch:
     def _score(self, searched: Searched) -> np.ndarray:
         """Curves `[H, B]` that a bracket compares, by `CodesignConfig.score`; ParEGO's is of latency, power and area.
 
-        The scores of points that break the limit on power are multiplied by `_BROKEN`.
+        Points that break the limit on power rank behind all others (`_behind`).
         """
         latency, power = self._curves(searched)
         there = np.isfinite(latency)
-        late = np.where(power > (self.config.power_cap_W or np.inf), _BROKEN, 1.0)
+        broken = power > (self.config.power_cap_W or np.inf)
+        done = int(np.max(searched.state.generation))
         if self.config.score == "latency":
-            return latency * late
+            return _behind(latency, broken, done)
         if self.config.score == "edp":
-            return np.where(there, np.where(there, latency, 0) ** 2 * np.where(there, power, 0) * late, np.inf)
+            product = np.where(there, latency, 0) ** 2 * np.where(there, power, 0)
+            return _behind(np.where(there, product, np.inf), broken, done)
         fitted = self._fitted(searched.index)
         size = np.asarray(searched.points.area, float) if fitted is None else fitted[1]
         rows = np.stack([latency, power, np.broadcast_to(size[:, None], latency.shape)], axis=-1)
@@ -401,7 +416,7 @@ class HardwareSearch:
         values = fidelity.normalise(scale, np.where(there[..., None], rows, 1).astype(np.float32))
         scalar = fidelity.parego(values, jnp.full(3, 1 / 3, jnp.float32))
         # Points better than all before are below 0 on these axes, and a bracket takes logarithms.
-        return np.where(there, np.maximum(np.asarray(scalar), 1e-3) * late, np.inf)
+        return _behind(np.where(there, np.maximum(np.asarray(scalar), 1e-3), np.inf), broken, done)
 
     def _filter(self) -> None:
         """Decides which rows of the batch train the surrogate (UNICO, Section 3.2)."""
@@ -453,7 +468,8 @@ class HardwareSearch:
             "templates": [t.content_hash() for t in problem.space.variants],
             "technology": technology_hash(problem.technology),
             "package": package_to_dict(problem.package),
-            "settings": {k: v for k, v in plain(self.config).items() if k != "preset"},  # a preset is only a name
+            # Preset and budget are only names of what the other settings hold.
+            "settings": {k: v for k, v in plain(self.config).items() if k not in ("preset", "budget")},
             "version of mohamjax": __version__,
         }
         return marks_of(record)
@@ -496,6 +512,23 @@ class HardwareSearch:
                 self.hyper = gp.Hyper(*(put(arrays[f"['hyper'][{i}]"]) for i in range(len(shapes))))
         except (KeyError, TypeError, ValueError) as error:
             raise saved.refused(f"damaged ({error} is missing or of another kind)") from None
+
+
+def _behind(score: np.ndarray, broken: np.ndarray, done: int) -> np.ndarray:
+    """Scores in which points that break the limit on power rank behind all others, multiplied by one factor.
+
+    The factor is `_BROKEN` if that is enough: latencies and energies differ by more between designs of one space.
+
+    Args:
+        score: `[H, B]`, positive; inf where there is none.
+        broken: `[H, B]` bool, where the limit is broken.
+        done: generations after which the points are compared.
+    """
+    end, over = score[:, done - 1], broken[:, done - 1]
+    there = np.isfinite(end)
+    worst, least = np.max(end[there & ~over], initial=0.0), np.min(end[there & over], initial=np.inf)
+    factor = _BROKEN if worst < _BROKEN * least else 2 * worst / least
+    return np.where(broken & np.isfinite(score), score * factor, score)
 
 
 def _leaves(hyper: gp.Hyper) -> list[np.ndarray]:

@@ -49,7 +49,7 @@ def _written(axis: Axis, value: float) -> str:
 
 
 def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
-    """A sentence for every value other than x1 that leaves the hardware of all designs as it is.
+    """A sentence for every size, and every factor of an unlimited bandwidth, that leaves all designs as they are.
 
     Args:
         candidates: the designs.
