@@ -454,6 +454,31 @@ def test_an_answer_beside_its_input_is_not_evaluated(tmp_path, document, capsys,
         mj.read_designs(answer)
 
 
+def test_a_table_that_another_evaluation_replaced_is_not_resumed(tmp_path, document):
+    """What stands in the file then is of one file, and in no block order."""
+    one, out = write(tmp_path / "one.json", document | {"designs": document["designs"][:2]}), tmp_path / "out.csv"
+    jobs = write(tmp_path / "jobs.json", TABLE)
+    both = ["evaluate", "schedules", str(one), str(jobs), "--float32", "--out", str(out)]
+    for kind, other in (("designs", one), ("schedules", jobs)):
+        assert main(both) == 0 and len(table(out)) == 5
+        assert main(["evaluate", kind, str(other), "--float32", "--out", str(out)]) == 0
+        assert not (tmp_path / "out.csv.journal").exists()
+        assert main([*both, "--resume"]) == 2
+    (tmp_path / "out.csv.journal").write_text("of the user")
+    assert main(["evaluate", "schedules", str(jobs), "--out", str(out)]) == 0
+    assert (tmp_path / "out.csv.journal").read_text() == "of the user"
+
+
+def test_files_without_entries_are_no_error_together_as_none_is_alone(tmp_path, document, capsys):
+    files = [str(write(tmp_path / f"{name}.json", document | {"designs": []})) for name in "ab"]
+    assert main(["evaluate", "designs", files[0]]) == 0
+    assert main(["evaluate", "designs", *files]) == 0
+    assert "b.json: holds no designs or schedules, so it has no row" in capsys.readouterr().err
+    (tmp_path / "b.json").write_text("{")
+    assert main(["evaluate", "designs", *files]) == 0
+    assert main(["evaluate", "designs", files[1], files[1]]) == 2
+
+
 def test_schedules_of_jobs_as_csv_and_as_lines(tmp_path, capsys):
     one, out = write(tmp_path / "jobs.json", TABLE), tmp_path / "out.csv"
     assert main(["evaluate", "schedules", str(one), "--out", str(out)]) == 0

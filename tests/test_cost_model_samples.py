@@ -1,8 +1,10 @@
 """Files of architectures and samples: reading, refusal of bad ones, and output."""
 
+import copy
 import gzip
 import json
 
+import fuzz_documents
 import numpy as np
 import pytest
 from conftest import reference
@@ -188,6 +190,26 @@ def test_a_sample_of_figures_beyond_the_numbers_is_a_row(tmp_path, rows):
     assert first["id"] == sample["id"] and first["out"] is None and not first["ok"]
     assert "its energy, or another figure, is too large" in first["reject"][0]["reason"]
     assert second["reject"] == others[0]["reject"]
+
+
+def test_a_layer_of_more_operations_than_floats_count_is_a_row(tmp_path):
+    """Beyond 2^53 products of the same factors in another order round to other numbers."""
+    rng = np.random.default_rng(1)
+    samples = []
+    for number in range(24):
+        sample = copy.deepcopy(json.loads(fuzz_documents.sound("samples").splitlines()[0]))
+        bounds = {d: int(rng.integers(3, 2**22)) for d in "KCPQ"}
+        sample["layer"] |= {"R": 1, "S": 1, **bounds}
+        inner, outer = sample["mapping"]["levels"]
+        inner |= {"temporal": {"factors": {}, "perm": "RKPSQCN"}, "spatial": {"X": [], "Y": []}}
+        outer["temporal"]["factors"] = bounds
+        samples.append(sample | {"id": f"s{number}"})
+    (tmp_path / "a.json").write_bytes(fuzz_documents.sound("architectures"))
+    (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, samples)))
+    evaluate_samples(tmp_path / "a.json", tmp_path / "s.jsonl", tmp_path / "out")
+    rows = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    told = [row["reject"][0]["reason"] for row in rows if not row["ok"]]
+    assert 0 < len(told) < len(samples) and all("more than 2^53 multiply-accumulates" in reason for reason in told)
 
 
 def test_a_bad_line_is_a_row_and_spoils_no_other(tmp_path, rows, capsys):

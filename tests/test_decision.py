@@ -57,6 +57,25 @@ def test_named_designs_keep_the_target_and_none_that_keeps_it_has_less(rows, lat
         assert step.gain >= 1 - STEP - 1e-9 and step.area_mm2 >= 0
 
 
+def test_texts_name_designs_by_their_identifiers():
+    """Rows may stand in any order, and be called by any name."""
+    rows = [row("17", 0.005, 1.0, 10.0), row("mine", 0.0029, 0.9, 30.0)]
+    decision = decide(rows, "latency<=1s")
+    assert decision.recommended["design_id"] == 17
+    assert [line.partition(",")[0] for line in str(decision).splitlines()[1:4]] == [
+        "smallest: design 17", "most frugal: design mine", "fastest: design mine",
+    ]  # fmt: skip
+    assert str(decision.steps[0]).startswith("design mine has 42% less latency")
+    assert str(decide(rows, "latency<=1ms")).startswith("no design meets latency<=1ms; design mine comes nearest")
+
+
+def test_a_latency_that_is_no_number_is_told_where_a_target_asks_for_it():
+    rows = [row(0, 0.005, 1.0, 10.0), {**row(1, 0.005, 1.0, 10.0), "latency_s_a": ""}]
+    assert decide(rows, "latency<=1s").kept == (0, 1)
+    with pytest.raises(InputError, match="latency_s_a of design 1 is '', not a number; mend it, or leave out"):
+        decide(rows, "latency:a<=1s")
+
+
 def test_demands_are_read_with_units_and_networks_whose_names_hold_commas():
     networks = networks_of([row(0, 1.0, 1.0, 1.0)])
     assert networks == ["a", "b,c"]
@@ -180,7 +199,7 @@ def test_a_decision_prints_as_sentences():
     rows = [row(0, 0.0049806005000000006, 1.0, 10.0), row(1, 0.0029, np.float64(0.3) * 3, 30.3)]
     decision = decide(rows, "latency<=5s")
     assert [type(step.gain) for step in decision.steps] == [float, float]
-    assert repr(decision.steps[1]) == "Step(of='energy', row=1, gain=0.1, area_mm2=20.3)"
+    assert repr(decision.steps[1]) == "Step(of='energy', row=1, design_id=1, gain=0.1, area_mm2=20.3)"
     assert str(decision).splitlines() == [
         "2 of 2 designs meet latency<=5s",
         "smallest: design 0, 0.004981 s, 1 J, 10 mm^2",

@@ -165,6 +165,12 @@ def test_costs(tmp_path):
         ("layer,chiplet,order\nstem,0,first\n", "line 2: order is 'first'"),
         ("layer,chiplet,template\nstem,0,tpu\nside,0,tpu\nhead,0,tpu\n", "no template 'tpu'"),
         ("layer,chiplet\n", "no rows"),
+        (
+            "layer,chiplet,template\nstem,0,simba\nside,0,eyeriss\nhead,0,simba\n",
+            "line 3: chiplet '0' has the template eyeriss here, and simba before",
+        ),
+        ("network,layer,chiplet\nother,1,0\n", "line 2: layer 1 is one of net, not of 'other'; count over all"),
+        ("layer,chiplet\n" + "1" * 5000 + ",0\n", "line 2: there is no layer"),
     ],
 )
 def test_bad_tables_are_refused(tmp_path, target, text, told):
@@ -179,12 +185,25 @@ def test_bad_tables_are_refused(tmp_path, target, text, told):
         ("a,x,1,1,\nb,x,1,1,aa\n", "line 3: job 'b' waits for 'aa', which the file does not have; did you mean 'a'"),
         ("a,x,1,1,\na,x,2,1,\n", "line 3: names job 'a' on accelerator 'x', as an earlier line does; write one"),
         ("a,,1,1,\n", "line 2: names no chiplet or accelerator; say what runs"),
+        ("a,x,1,1,\nb,x,0,2,\n", "line 3: job 'b' lasts 0, but moves 2 bytes; write how long it takes when"),
     ],
 )
 def test_bad_costs_are_refused(tmp_path, text, told):
     (tmp_path / "bad.csv").write_text("layer,accelerator,duration,bytes,predecessors\n" + text)
     with pytest.raises(InputError, match=told):
         read_cost_table(tmp_path / "bad.csv", bandwidth=1.0)
+
+
+def test_an_energy_that_no_job_table_may_have_is_refused(tmp_path):
+    with pytest.raises(InputError, match="line 2: energy_J is '2e9', no number from 0 to 1e\\+09"):
+        costs(tmp_path, "layer,accelerator,duration,bytes,energy_J\na,x,1,1,2e9\n")
+
+
+@pytest.mark.parametrize("text", ["- {name: stem, core: 2020-13-45}\n", "[" * 5000 + "]" * 5000])
+def test_an_allocation_that_yaml_cannot_hold_is_one_line(tmp_path, target, text):
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(InputError, match="is no valid YAML"):
+        read_allocation(tmp_path / "bad.yaml", target)
 
 
 def costs(tmp_path, text, **more):
@@ -321,7 +340,7 @@ def test_layers_are_mapped_after_the_file_is_found_sound(tmp_path, target):
     def never():
         raise AssertionError("mapped")
 
-    (tmp_path / "bad.csv").write_text("layer,chiplet,template\nstem,0,simba\nside,0,simba\nhead,0,tpu\n")
+    (tmp_path / "bad.csv").write_text("layer,chiplet,template\nstem,0,simba\nside,0,simba\nhead,1,tpu\n")
     with pytest.raises(InputError, match="no template 'tpu'"):
         read_layer_table(tmp_path / "bad.csv", dataclasses.replace(target, tables=never))
 

@@ -10,7 +10,7 @@ import pytest
 
 import mohamjax as mj
 from mohamjax.cli import main
-from mohamjax.cli.outputs import keep_inputs_of
+from mohamjax.cli.outputs import keep_inputs_of, keep_outputs_apart
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_template, template_to_yaml
 from mohamjax.io import find_inputs, keep_inputs
@@ -110,6 +110,26 @@ def test_no_command_replaces_what_it_reads_in_the_folder_that_it_writes(folder, 
     assert line.startswith(f"mohamjax: {command.split()[-1]}/{name}: --out: is also the input ")
     assert line.endswith("which the result would replace; name another folder for the results")
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate designs jobs.json --out same --trace same",
+        "evaluate designs jobs.json --trace same --periods 2 --periods-out ./same",
+        "map edge --out same --nests same",
+        "map edge --nests same --figure same",
+    ],
+)
+def test_no_file_takes_two_results(folder, capsys, command):
+    assert main(command.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "is the file of --" in line and line.endswith(", too; name a file of its own for each")
+    assert not pathlib.Path("same").exists()
+
+
+def test_a_device_takes_two_results():
+    keep_outputs_apart(argparse.Namespace(out=os.devnull, trace=os.devnull, nests="-", csv="-"))
 
 
 def test_the_folder_of_a_search_may_have_the_name_of_its_scenario(folder):

@@ -134,6 +134,14 @@ def test_every_broken_rule_is_a_row_with_the_level_and_the_words(tmp_path, capsy
     assert main(["evaluate", "mappings", str(path), "--strict", "--out", str(out)]) == 2
 
 
+def test_a_nest_with_an_empty_identifier_is_no_file(tmp_path, capsys):
+    good = {**nest(MainMemory={"K": 40, "C": 200_000}), "id": ""}
+    path, out = written(tmp_path, {"format": "mappings/1", "sets": [fc(good)]}), tmp_path / "rows.csv"
+    assert main(["evaluate", "mappings", str(path), "--float32", "--out", str(out)]) == 0
+    assert out.read_text().splitlines()[1].split(",")[1] == "sets[0].mappings[0]"
+    assert "1 loop nest, 1 valid\n" in capsys.readouterr().err
+
+
 def test_a_file_that_cannot_be_read_spoils_no_other(tmp_path, document, capsys):
     good, bad, out = written(tmp_path, document), tmp_path / "bad.json", tmp_path / "rows.jsonl"
     bad.write_text("{")

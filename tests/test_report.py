@@ -115,6 +115,9 @@ def test_results_of_own_technologies_need_no_other_file(tmp_path, monkeypatch, c
     assert main(["plot", both[0], "--out", "figures", *given[:2]]) == 0
     assert main(["report", *both, "--out", "page.html", *given[:2]]) == 2
     assert main(["report", *both, "--out", "page.html", *given]) == 0
+    capsys.readouterr()
+    assert main(["report", *both, "--out", "page.html", *given, "--technology", "32nm"]) == 2
+    assert "--technology: no results here were made with 32nm; name the one that" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- what it says

@@ -7,6 +7,7 @@ import json
 import math
 import re
 
+import fuzz_documents
 import jax
 import numpy as np
 import pytest
@@ -24,10 +25,11 @@ from mohamjax.hardware import (
     packaged_templates,
     template_arrays,
 )
+from mohamjax.io.designs import evaluate_designs
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.timeloop import evaluate_timeloop, read_timeloop
-from mohamjax.io.timeloop_template import template_constraints, write_timeloop_template
-from mohamjax.io.timeloop_writer import write_timeloop, write_timeloop_mappings
+from mohamjax.io.timeloop_template import template_constraints, wider_than, write_timeloop_template
+from mohamjax.io.timeloop_writer import write_timeloop, write_timeloop_designs, write_timeloop_mappings
 from mohamjax.mapper import LayerMapper, MapperConfig
 from mohamjax.mapping import Mapping, MappingTables, constraints, predict
 from mohamjax.mapping.nest import padded
@@ -355,6 +357,16 @@ def _tables(template, nests, technology):
     return MappingTables(**fields)
 
 
+def test_designs_of_names_that_are_alike_have_folders_of_their_own(tmp_path):
+    document = fuzz_documents.designs()
+    first = document["designs"][0]
+    document["designs"] = [{**first, "design_id": name} for name in ("x-2", "x", "x!")]
+    (tmp_path / "designs.json").write_text(json.dumps(document))
+    rows, evaluated = evaluate_designs(tmp_path / "designs.json")
+    write_timeloop_designs(tmp_path / "out", evaluated, [row["design_id"] for row in rows])
+    assert {path.name for path in (tmp_path / "out").glob("design-*")} == {"design-x-2", "design-x", "design-x-3"}
+
+
 def test_what_cannot_be_said_is_left_out_and_listed(tmp_path):
     layer = Layer("first layer", "conv", "Conv", WorkloadShape(P=8, K=3 * 2**20, C=5))
     application = ApplicationModel("one", (Network("net", (layer,)),))
@@ -465,6 +477,36 @@ def test_orders_and_splits_without_limits_of_factors_are_exported(tmp_path):
     for field in ("temporal_max", "order", "spatial_max"):
         rows = slice(1) if field == "spatial_max" else slice(None)  # the DRAM has one child
         np.testing.assert_array_equal(getattr(got, field)[..., rows, :], getattr(wanted, field)[..., rows, :])
+
+
+def test_constraints_say_where_they_are_wider_than_the_template(tmp_path):
+    """Timeloop knows the axis of a dimension by one split of a permutation, which fits no dimension with two axes."""
+    write_timeloop_template(tmp_path, load_template("eyeriss"), load_technology())
+    text = (tmp_path / "constraints.yaml").read_text()
+    assert text.startswith(
+        "# shared_glb: wider than the template, since G and K may run along both axes: Timeloop may also run Q along "
+        "Y, C along X, S along X.\n"
+    )
+    targets = template_constraints(load_template("eyeriss"), "conv")["mapspace_constraints"]["targets"]
+    (own,) = [row for row in targets if row["type"] == "spatial"]
+    assert own["permutation"] == "Q" and "split" not in own
+    write_timeloop_template(tmp_path, load_template("simba"), load_technology())  # C, K and G: nothing else to say
+    assert not any(path.read_text().startswith("#") for path in tmp_path.glob("constraints*.yaml"))
+
+
+def test_limits_that_differ_between_the_axes_are_told(tmp_path):
+    text = UNLIMITED_FACTORS.replace("{X: [K, G, N], Y: [C, P, Q, R, S]}", "{X: {K: 4}, Y: {K: 2}}")
+    (path,) = files(tmp_path, text)
+    (told,) = wider_than(load_template(path), "conv")
+    assert told.endswith("Timeloop may also run K up to its larger limit along both axes.")
+
+
+def test_an_export_leaves_no_constraints_of_an_earlier_one(tmp_path):
+    write_timeloop_template(tmp_path, load_template("shidiannao"), load_technology())
+    (tmp_path / "constraints-mine.yaml").write_text("of the user")
+    assert len(list(tmp_path.glob("constraints-*.yaml"))) > 2
+    write_timeloop_template(tmp_path, load_template("eyeriss"), load_technology())
+    assert {path.name for path in tmp_path.glob("constraints*")} == {"constraints.yaml", "constraints-mine.yaml"}
 
 
 TWICE = """

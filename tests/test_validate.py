@@ -1,14 +1,17 @@
 """`mohamjax validate`: files of every format are recognised and checked, by the readers that the commands use."""
 
 import copy
+import dataclasses
 
 import fuzz_documents
 import pytest
 from test_bad_documents import written
 from test_schemas import SOUND
+from workload_models import info, model, node, weight
 
 from mohamjax.cli import main
 from mohamjax.errors import InputError
+from mohamjax.hardware import load_template, template_to_yaml
 from mohamjax.io.validation import FORMATS, format_of, validate_file
 
 IN_YAML = ("template/1", "technology/1", "package", "requirements/1", "robust/1", "scenario", "platform")
@@ -78,6 +81,93 @@ def test_what_is_not_recognised_is_said(document, complaint, tmp_path):
 def test_an_unknown_format_is_refused():
     with pytest.raises(InputError, match=r"`format`: unknown format 'designs'; did you mean 'designs/1'"):
         validate_file("x.json", "designs")
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [("it.json", "design-arrays/1"), ("tech.yaml", "sram"), ("it.csv", "technology/1"), ("it.yaml", "onnx"),
+     ("m.onnx", "scenario"), ("simba", "template/1"), ("45nm", "technology/1"), ("ar-vr", "scenario"),
+     ("S4", "platform")],
+)  # fmt: skip
+def test_a_file_of_another_format_than_the_one_that_is_named_is_refused(name, format, tmp_path, monkeypatch, capsys):
+    """A name of something packaged is no file, and the ending tells some formats apart."""
+    sound(tmp_path, "designs/1")
+    sound(tmp_path, "sram")
+    sound(tmp_path, "technology/1").rename(tmp_path / "tech.yaml")
+    sound(tmp_path, "scenario")
+    monkeypatch.chdir(tmp_path)
+    assert main(["validate", "--as", format, name]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("mohamjax: ") == 1 and "Traceback" not in told.err
+
+
+def test_an_ending_in_capitals_that_no_command_reads_is_refused(tmp_path):
+    path = sound(tmp_path, "design-arrays/1").rename(tmp_path / "IT.NPZ")
+    with pytest.raises(InputError, match=r"ends in .NPZ; call it IT.npz"):
+        validate_file(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"nominal": "none"}, "nominal: no model is called 'none'"),
+        ({"models": [{"name": "a"}, {"name": "a"}]}, "two application models are called 'a'"),
+        ({"models": [{"name": "a", "weight": 1}, {"name": "b", "weight": 1e9}]}, "are too far apart"),
+        ({"models": [{"name": "a", "scenario": "m.onnx", "networks": ["none"]}]}, "models[0].networks[0]: no network"),
+    ],
+)
+def test_models_are_checked_as_a_search_checks_them(changes, complaint, tmp_path):
+    document = {"models": [{"name": "a", "networks": ["[n-p]*t", "*"]}], **changes}
+    path = written(tmp_path, document, "it.yaml")
+    with pytest.raises(InputError) as error:
+        validate_file(path, "robust/1")
+    assert complaint in str(error.value)
+
+
+def test_names_of_networks_are_looked_up_where_the_scenario_is_given(tmp_path, capsys):
+    path = written(tmp_path, {"models": [{"name": "a", "networks": ["[l-n]*", "*x[]a]", "[!"]}]}, "it.yaml")
+    assert main(["validate", "--as", "robust/1", str(path)]) == 0
+    told = "1 application model (names of the networks of no scenario not looked up), valid\n"
+    assert capsys.readouterr().out.endswith(told)
+    model = ["--workload", str(tmp_path / "m.onnx")]
+    assert main(["validate", "--as", "robust/1", str(path), *model]) == 2
+    assert "models[0].networks[1]: no network of m is called '*x[]a]'" in capsys.readouterr().err
+    path = written(tmp_path, {"models": [{"name": "a", "networks": ["[l-n]*"]}]}, "it.yaml")
+    assert main(["validate", "--as", "robust/1", str(path), *model]) == 0
+    assert capsys.readouterr().out.endswith("1 application model, valid\n")
+
+
+def test_a_job_table_without_schedules_is_valid_but_not_without_jobs(tmp_path):
+    document = {key: value for key, value in SOUND["job-table/1"].items() if key != "schedules"}
+    assert str(validate_file(written(tmp_path, document))).endswith("and no schedule, valid")
+    for empty in ({}, {"schedules": [{"order": [], "accelerator": []}]}):
+        with pytest.raises(InputError, match="jobs: there are no jobs; give at least one"):
+            validate_file(written(tmp_path, {**document, "jobs": [], **empty}))
+
+
+def test_files_without_entries_and_answers_are_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no loop nests"):
+        validate_file(written(tmp_path, {"format": "mappings/1", "sets": []}))
+    answer = {"format": "fluid-schedule/1", "cases": [{"name": "a", "start": [0], "end": [1], "makespan": 1}]}
+    with pytest.raises(InputError, match="is the answer of an evaluation"):
+        validate_file(written(tmp_path, answer))
+
+
+def test_what_a_file_needs_beside_itself_can_be_given(tmp_path, capsys):
+    document = copy.deepcopy(SOUND["mappings/1"])
+    own = load_template(document["sets"][0]["template"])
+    template = tmp_path / "own.yaml"
+    template.write_text(template_to_yaml(dataclasses.replace(own, name="own")))
+    document["sets"][0]["template"] = "own"
+    path = str(written(tmp_path, document))
+    assert main(["validate", path]) == 2
+    assert "; or give the file of yours as --templates" in capsys.readouterr().err
+    assert main(["validate", path, "--templates", str(template)]) == 0
+    graph = [node("MatMul", "x w", "y", "fc"), node("Foo", "y", "z", "foo")]
+    free = model(graph, [info("x", ("a", 4))], ["z"], [weight("w", (4, 6))])
+    (tmp_path / "free.onnx").write_bytes(free.SerializeToString())
+    assert main(["validate", str(tmp_path / "free.onnx"), "--skip-unknown", "--shape", "x=2,4"]) == 0
 
 
 def test_the_verb(tmp_path, capsys):

@@ -37,7 +37,7 @@ from mohamjax.cli import (
 )
 from mohamjax.cli import map as map_
 from mohamjax.cli.interrupts import STOPPED
-from mohamjax.cli.outputs import keep_inputs_of
+from mohamjax.cli.outputs import keep_inputs_of, keep_outputs_apart
 from mohamjax.cli.terminal import Terminal, hush, say, warn
 from mohamjax.errors import InputError
 from mohamjax.version import __version__
@@ -143,6 +143,7 @@ def _done(argv: Sequence[str] | None) -> int:
     warnings.showwarning = lambda message, *_: warn(str(message))
     try:
         keep_inputs_of(arguments)
+        keep_outputs_apart(arguments)
         _use_compile_cache(arguments)
         with Terminal() as terminal:
             code = _VERBS[arguments.verb].run(arguments, terminal)

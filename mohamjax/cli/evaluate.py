@@ -273,7 +273,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
         print(f"{plain} in folders held something else and {were} passed over: {named}{more}", file=sys.stderr)
     kept = f", {summary.resumed} of them from before" if summary.resumed else ""
     print(f"{plural(summary.rows, 'row')}{kept}, {summary.valid} valid", file=sys.stderr)
-    read = summary.valid + summary.resumed + summary.entries > 0
+    read = summary.valid + summary.resumed + summary.entries + summary.empty > 0
     return _exit_code(arguments, summary.rows, summary.valid, read)
 
 
@@ -357,8 +357,6 @@ def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
             float32=arguments.float32,
             complain=broken.append,
         )
-    if not rows:
-        raise InputError("holds no loop nests", file=arguments.file[0], remedy="list them under `sets`")
     _tell_broken([options.as_options(text) for text in broken])
     for row in rows:
         row["reason"] = options.as_options(row["reason"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli.terminal import warn
 
@@ -15,16 +15,22 @@ if TYPE_CHECKING:
 
 def application_of(arguments: argparse.Namespace) -> ApplicationModel:
     """Loads the named networks, and prints the warnings of reading them."""
-    from mohamjax.workload import DEPTHWISE, load_scenario
+    from mohamjax.workload import load_scenario
 
-    return load_scenario(
-        arguments.workload if len(arguments.workload) > 1 else arguments.workload[0],
-        batch=arguments.batch,
-        shapes=dict(arguments.shape),
-        skip_unknown=arguments.skip_unknown,
-        warn=warn,
-        depthwise=arguments.depthwise or DEPTHWISE[0],
-    )
+    named = arguments.workload if len(arguments.workload) > 1 else arguments.workload[0]
+    return load_scenario(named, warn=warn, **reading_of(arguments))
+
+
+def reading_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns how networks are read, as arguments of `load_scenario`; the options are those of `add_workload`."""
+    from mohamjax.workload import DEPTHWISE
+
+    return {
+        "batch": arguments.batch,
+        "shapes": dict(arguments.shape),
+        "skip_unknown": arguments.skip_unknown,
+        "depthwise": arguments.depthwise or DEPTHWISE[0],
+    }
 
 
 def templates_of(arguments: argparse.Namespace, application: ApplicationModel) -> tuple[Template, ...]:

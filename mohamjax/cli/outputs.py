@@ -56,6 +56,22 @@ def keep_inputs_of(arguments: argparse.Namespace) -> None:
         keep_inputs_in(arguments, arguments.out, [*IN_FOLDER[arguments.verb], *more])
 
 
+def keep_outputs_apart(arguments: argparse.Namespace) -> None:
+    """Raises `InputError`, before any work, if two outputs of the command go to one file, of which one would be lost.
+
+    Standard output takes several, and so do devices, such as that which forgets everything.
+    """
+    options: dict[str, str] = {}
+    for key in _RESULTS:
+        path, option = vars(arguments).get(key), f"--{key.replace('_', '-')}"
+        if not isinstance(path, str) or path == "-" or (os.path.exists(path) and not os.path.isfile(path)):
+            continue
+        other = options.setdefault(os.path.realpath(path), option)
+        if other != option:
+            told = f"is the file of {other}, too"
+            raise InputError(told, file=path, item=option, remedy="name a file of its own for each")
+
+
 def keep_inputs_in(
     arguments: argparse.Namespace, folder: str | os.PathLike[str], names: Iterable[str], item: str = "--out"
 ) -> None:
@@ -133,12 +149,12 @@ def written_as(path: str | None, *known: str, item: str = "--out") -> str:
 
 def write(path: str | None, text: str) -> None:
     """Writes to a file, atomically, or to standard output for None and `-`."""
-    from mohamjax.io import write_text
-
-    if path in (None, "-"):
+    if path is None or path == "-":
         sys.stdout.write(text)
     else:
-        write_text(path, text)
+        from mohamjax.io.result_stream import write_instead
+
+        write_instead(path, text)
 
 
 def tell_export(terminal: Terminal, what: str, exported: TimeloopExport, folder: str) -> None:

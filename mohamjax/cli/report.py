@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+from typing import TYPE_CHECKING
 
 from mohamjax.cli import options
 from mohamjax.cli.outputs import probe
 from mohamjax.cli.terminal import Terminal
+from mohamjax.errors import InputError
+
+if TYPE_CHECKING:
+    from mohamjax.hardware import Technology
 
 
 def add_parser(verbs: options.Verbs) -> None:
@@ -46,7 +51,6 @@ def add_parser(verbs: options.Verbs) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Writes the page and prints its path."""
-    from mohamjax.hardware import load_technology
     from mohamjax.io.results import PAGE_FILE
     from mohamjax.reports import DETAILS, write_report
 
@@ -62,7 +66,26 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             designs=arguments.design,
             target=arguments.target,
             title=arguments.title,
-            technology=[load_technology(name) for name in arguments.technology],
+            technology=_technologies(arguments),
         )
     print(path)
     return 0
+
+
+def _technologies(arguments: argparse.Namespace) -> list[Technology]:
+    """Loads the given technologies; raises `InputError` for one that no folder was made with, which would say nothing.
+
+    Folders of early versions do not state theirs.
+    """
+    from mohamjax.hardware import load_technology, technology_hash
+    from mohamjax.io.results_reader import read_results
+
+    loaded = {name: load_technology(name) for name in arguments.technology}
+    if loaded:
+        files = [read_results(folder, kinds=("search", "codesign")) for folder in arguments.folders]
+        stated = [one.config.get("technology_hash") for one in files]
+        for name, technology in loaded.items():
+            if None not in stated and technology_hash(technology) not in stated:
+                told = f"no results here were made with {name}"
+                raise InputError(told, item="--technology", remedy="name the one that they were made with, or none")
+    return list(loaded.values())

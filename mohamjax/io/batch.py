@@ -86,6 +86,7 @@ class BatchSummary:
         passed_over: files in folders that hold something else.
         resumed: rows that were there before.
         entries: rows of this evaluation about entries, without those about files that could not be read.
+        empty: files that were read in this evaluation and hold no entries, without answers of evaluations.
     """
 
     rows: int
@@ -94,6 +95,7 @@ class BatchSummary:
     passed_over: int
     resumed: int
     entries: int
+    empty: int = 0
 
 
 Values = tuple[Sequence[tuple[float, ...]], Sequence[str]]
@@ -475,7 +477,8 @@ def evaluate_files(
         for path in sources.empty:
             told = "is the answer of an evaluation" if path in sources.answers else "holds no designs or schedules"
             complain(f"{path}: {told}, so it has no row")
-    return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before, entries)
+    empty = len(set(sources.empty) - sources.answers)
+    return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before, entries, empty)
 
 
 def _version(path: pathlib.Path) -> tuple[int, int]:
@@ -548,6 +551,8 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
         row = (str(path), "", "", *_NO_VALUES, 0, str(error))
         yield [row], (file + 1, 0), (file + 1) / len(sources.files)
         return
+    if not len(own):
+        sources.empty.append(path)
     evaluator = DesignEvaluator(own.setup, own.levels, float32=sources.float32, devices=sources.devices)
     for first in range(skip, len(own), sources.rows):
         rows = slice(first, min(first + sources.rows, len(own)))

@@ -18,7 +18,7 @@ import yaml
 
 from mohamjax.io.designs import designs_text
 from mohamjax.io.files import csv_text, write_together
-from mohamjax.io.results import earlier_files, front_rows, remove_files
+from mohamjax.io.results import HARDWARE_FILE, earlier_files, front_rows, remove_files
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Evaluated
 from mohamjax.unico.results import evaluated_front, hardware_rows, history_rows, power_of
@@ -62,14 +62,13 @@ def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[st
     evaluated, kept = evaluated_front(result)
     front = codesign_front(result, evaluated, kept)
     earlier = earlier_files(folder)
-    write_together(
-        {
-            folder / "front.csv": csv_text(front),
-            folder / "designs.json": designs_text(evaluated, result.application.name),
-            folder / "history.csv": csv_text(history_rows(result)),
-            folder / "hardware.csv": csv_text(hardware_rows(result)),
-            folder / "config.yaml": yaml.safe_dump(plain(result.record()), sort_keys=False, allow_unicode=True),
-        }
-    )
-    remove_files(earlier)
+    files = {
+        folder / "front.csv": csv_text(front),
+        folder / "designs.json": designs_text(evaluated, result.application.name),
+        folder / "history.csv": csv_text(history_rows(result)),
+        folder / HARDWARE_FILE: csv_text(hardware_rows(result)),
+        folder / "config.yaml": yaml.safe_dump(plain(result.record()), sort_keys=False, allow_unicode=True),
+    }
+    write_together(files)
+    remove_files([path for path in earlier if path not in files])
     return front

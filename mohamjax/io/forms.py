@@ -35,10 +35,19 @@ Cost = Annotated[float, Meta(ge=0, le=LARGEST_COST)]
 Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_COST)]
 """A bandwidth, bytes per time unit."""
 
-Joules = Annotated[float, Meta(ge=0, le=1e9)]
+MOST_ASKED = 1e30
+"""Most bytes per time unit that a job may ask for; within the range of single precision."""
+
+LARGEST_ENERGY = 1e9
+"""Most J of a job."""
+
+LARGEST_WEIGHT = 1e9
+"""Largest weight of a job."""
+
+Joules = Annotated[float, Meta(ge=0, le=LARGEST_ENERGY)]
 """The energy of a job [J]."""
 
-Weight = Annotated[float, Meta(ge=0, le=1e9)]
+Weight = Annotated[float, Meta(ge=0, le=LARGEST_WEIGHT)]
 """The weight of a job."""
 
 Unit = Annotated[

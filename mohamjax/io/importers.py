@@ -31,7 +31,7 @@ from mohamjax.io.design_arrays import nest_rows, problem_document
 from mohamjax.io.entries import waiting
 from mohamjax.io.files import read_json
 from mohamjax.io.formats import JOB_TABLE_FORMAT
-from mohamjax.io.forms import LARGEST_COST
+from mohamjax.io.forms import LARGEST_COST, LARGEST_ENERGY, MOST_ASKED
 from mohamjax.mapping import MappingTables
 from mohamjax.reader import StrictLoader, closest_name, read_table, read_text
 from mohamjax.schedule.bounds import isolated_cycles, offchip_bandwidth
@@ -227,8 +227,8 @@ def read_cost_table(
         InputError: a column is missing, its name states another unit, a pair occurs twice, a value is not a number,
             jobs wait for each other, or the schedule names other jobs or breaks a rule.
     """
-    own = {key: name for key, name in (columns or {}).items() if schedule is None or key not in _OF_SCHEDULES}
-    table = _Table(path, own, ("layer", "chiplet", "duration", "bytes"))
+    named = {key: name for key, name in (columns or {}).items() if schedule is None or key not in _OF_SCHEDULES}
+    table = _Table(path, named, ("layer", "chiplet", "duration", "bytes"))
     names = table.names
     unit, assumed = _units(names, time_unit, path)
     jobs: dict[str, dict[str, dict[str, float]]] = {}
@@ -242,14 +242,20 @@ def read_cost_table(
             raise InputError(told, file=path, item=entry.item, remedy="write one line for each pair")
         accelerators[cell["chiplet"]] = None
         keys = [key for key in ("duration", "bytes", "energy") if key in names]
-        costs[cell["chiplet"]] = {key: _number(cell[key], path, entry.item, names[key]) for key in keys}
+        most = {"energy": LARGEST_ENERGY}
+        own = {key: _number(cell[key], path, entry.item, names[key], most.get(key, LARGEST_COST)) for key in keys}
+        if own["bytes"] > MOST_ASKED * own["duration"]:
+            told = f"job {job!r} lasts {own['duration']:g}, but moves {own['bytes']:g} bytes"
+            remedy = "write how long it takes when nothing slows it, or 0 bytes"
+            raise InputError(told, file=path, item=entry.item, remedy=remedy)
+        costs[cell["chiplet"]] = own
         for name in filter(None, map(str.strip, cell.get("predecessors", "").split(";"))):
             before.setdefault(job, {}).setdefault(name, entry.item)
     if not jobs:
         raise InputError("there are no rows", file=path, remedy="write a row for every job and accelerator")
 
-    for job, named in before.items():
-        for name, item in named.items():
+    for job, waits in before.items():
+        for name, item in waits.items():
             if name not in jobs:
                 told = f"job {job!r} waits for {name!r}, which the file does not have"
                 raise InputError(told, file=path, item=item, remedy=_similar(name, jobs))
@@ -389,11 +395,15 @@ def _check_turns(rows: Sequence[_Row], before: abc.Mapping[str, Iterable[str]], 
 # ---------------------------------------------------------------- layers into designs
 
 
+_MOST_DIGITS = 10  # of the number of a layer; Python reads no integer of several thousand
+
+
 class _LayerNames:
     """Finds layers by the names in files: `network/layer`, the layer's name if it is unique, or its number."""
 
     def __init__(self, application: ApplicationModel, path: object) -> None:
-        self._path, self._count = path, len(application.layers)
+        self._path = path
+        self._networks = [application.networks[n].name for n in application.network_of_layer]
         self._numbers: dict[str, int | None] = {}
         for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True)):
             self._numbers[f"{application.networks[n].name}/{layer.name}"] = i
@@ -408,10 +418,19 @@ class _LayerNames:
                 told, remedy = f"several networks have a layer {name!r}", "write network/layer"
                 raise InputError(told, file=self._path, item=item, remedy=remedy)
             return found
-        if name.isdecimal() and int(name) < self._count:
+        if name.isdecimal() and len(name) < _MOST_DIGITS and int(name) < len(self._networks):
+            own = self._networks[int(name)]
+            if network not in ("", own):
+                told, remedy = (
+                    f"layer {name} is one of {own}, not of {network!r}",
+                    "count over all networks, or name it",
+                )
+                raise InputError(told, file=self._path, item=item, remedy=remedy)
             return int(name)
         some = ", ".join(list(self._numbers)[:3])
-        raise InputError(f"there is no layer {full!r}", file=self._path, item=item, remedy=f"name one, such as {some}")
+        raise InputError(
+            f"there is no layer {full!r:.100}", file=self._path, item=item, remedy=f"name one, such as {some}"
+        )
 
 
 def _sorted(chips: Iterable[str]) -> list[str]:
@@ -459,7 +478,11 @@ def _designs(
         known = _sorted((*chips, *also))
         for chip in known:
             counts[chip] = counts.get(chip, 0) + sum(one.chiplet == chip for one in placed)
-        said = {one.chiplet: one.template for one in placed if one.template}
+        said: dict[str, str] = {}
+        for one in placed:
+            if one.template and said.setdefault(one.chiplet, one.template) != one.template:
+                told = f"chiplet {one.chiplet!r} has the template {one.template} here, and {said[one.chiplet]} before"
+                raise InputError(told, file=path, item=one.item, remedy="give every chiplet one template")
         if len(said) < len(chips):
             missing["templates of chiplets (those that were given)"] = None
         own = [said.get(chip) or _given(target.chiplets, chip, (known, chips), path, item) for chip in chips]
@@ -634,14 +657,14 @@ def _unit(column: str, known: Sequence[str], path: object) -> str:
     return unit
 
 
-def _number(text: str, path: object, item: str, column: str) -> float:
-    """A number from 0 to `LARGEST_COST`; raises InputError for any other text."""
+def _number(text: str, path: object, item: str, column: str, most: float = LARGEST_COST) -> float:
+    """A number from 0 to `most`; raises InputError for any other text."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 <= value <= LARGEST_COST:
-        told = f"{column} is {text!r}, no number from 0 to {LARGEST_COST:g}"
+    if not 0 <= value <= most:
+        told = f"{column} is {text!r}, no number from 0 to {most:g}"
         raise InputError(told, file=path, item=item, remedy="mend the line")
     return value
 
@@ -650,5 +673,7 @@ def _yaml(path: str | pathlib.Path) -> object:
     """The content of a YAML file, which may be a list at the top level; raises InputError."""
     try:
         return yaml.load(read_text(path, "YAML file", 1 << 20), StrictLoader)
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise InputError("is no valid YAML: nested too deeply", file=path, remedy="mend the file") from None
+    except (yaml.YAMLError, ValueError) as error:  # such as a day that no month has
         raise InputError(f"is no valid YAML: {error}", file=path, remedy="mend the file") from None

@@ -31,6 +31,7 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Form, Text, read_form
 from mohamjax.hardware import load_template
 from mohamjax.io.files import dump_json, write_text
+from mohamjax.io.forms import LARGEST_COST, LARGEST_WEIGHT
 from mohamjax.jobs.analysis import Style, job_layer
 from mohamjax.jobs.platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
 from mohamjax.jobs.table import JobTable
@@ -103,8 +104,8 @@ class _Row:
         """Strides or dilations along both axes, h first."""
         return self.bound(f"{name}_h"), self.bound(f"{name}_w")
 
-    def number(self, column: str, default: float, *, positive: bool = False) -> float:
-        """A finite number of at least 0, or above 0 if `positive`; the default if the cell is missing or empty."""
+    def number(self, column: str, default: float, *, positive: bool = False, most: float = math.inf) -> float:
+        """A finite number from 0, or above 0 if `positive`, to `most`; the default if the cell is missing or empty."""
         text = self.values.get(column, "").strip()
         if not text:
             return default
@@ -115,6 +116,8 @@ class _Row:
         if not math.isfinite(value) or value < 0 or (positive and value == 0):
             told = "above 0" if positive else "of at least 0"
             raise self.error(column, f"is {text!r}, not a number {told}", "write one, or leave it empty")
+        if value > most:
+            raise self.error(column, f"is {text!r}, more than {most:g}", "write a smaller number, or leave it empty")
         return value
 
     def output(self, output: str, given: str, filter_: str) -> int:
@@ -164,8 +167,8 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
             raise row.error("row", "the layer has more than 1e15 multiply-accumulates", "check its sizes")
         wanted = next((values[c] for c in _NAMES if row.has(c)), f"job{len(layers) - 1}")
         tenants.append((distinct(wanted, names, "{} #{}"), next((values[c] for c in _TENANTS if row.has(c)), "")))
-        weights.append(row.number("weight", 1.0))
-        deadlines.append(row.number("deadline_cycles", math.inf, positive=True))
+        weights.append(row.number("weight", 1.0, most=LARGEST_WEIGHT))
+        deadlines.append(row.number("deadline_cycles", math.inf, positive=True, most=LARGEST_COST))
         targets.append(row.number("target", float(len(targets))))
     if not layers:
         raise InputError("there are no jobs", file=path, remedy="give a row per job")

@@ -115,7 +115,8 @@ class _Kinds:
         """The name in `used` of the template of a set; raises InputError if there is no such template."""
         if form.template not in self.known:
             named = suggestion(form.template, list(self.known))
-            remedy = f"{named} Or give the file of yours as the argument `templates`"
+            other = " Or" if named.endswith("?") else "; or"
+            remedy = f"{named}{other} give the file of yours as the argument `templates`"
             told = f"there is no template {form.template!r}"
             raise InputError(told, file=file, item=f"{item}.template", remedy=remedy)
         own = self.known[form.template] = self.known[form.template] or load_template(form.template)
@@ -157,7 +158,7 @@ def evaluate_nests(
         own.
 
     Raises:
-        InputError: none of the files can be read.
+        InputError: none of the files can be read, or they hold no nests.
     """
     kinds = _Kinds(templates)
     written: list[_Written] = []
@@ -170,6 +171,8 @@ def evaluate_nests(
             written.append(_Written(_row(path, "", reason=error.reason), ""))
     if len(broken) == len(paths):
         raise broken[0]
+    if not written:
+        raise InputError("holds no loop nests", file=paths[0], remedy="list them under `sets`")
     used = list(dict.fromkeys(one.nest["template"] for one in written if one.nest is not None))
     if used:
         own = tuple(kinds.used[name] for name in used)
@@ -215,7 +218,7 @@ def _of_set(path: pathlib.Path, item: str, entry: object, kinds: _Kinds) -> Iter
     for m, nest in enumerate(nests):
         place = f"{item}.mappings[{m}]"
         stated = [nest.get(key) for key in ("id", "name")] if isinstance(nest, dict) else []
-        name = next((str(one) for one in stated if isinstance(one, str | int) and one is not True), place)
+        name = next((str(one) for one in stated if isinstance(one, str | int) and one is not True and one != ""), place)
         row = _row(path, name, layer, template, fault)
         if unique is not None and not isinstance(nest, dict):
             row["reason"] = f"{place}: is no loop nest; write `levels`, a list of its levels"

@@ -27,7 +27,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
-from mohamjax.io.files import csv_lines, dump_json, locked_file, parse_json, write_text
+from mohamjax.io.files import csv_lines, dump_json, locked_file, parse_json, remove_file, write_text
 from mohamjax.io.forms import MarkForm
 from mohamjax.io.mapped_arrays import write_arrays
 from mohamjax.reader import found, read_text
@@ -195,6 +195,18 @@ class ResultStream:
                 if self._table != self._out:
                     self._table.unlink()
             self._notes.close()
+
+
+def write_instead(path: str | pathlib.Path, text: str) -> None:
+    """Writes a text file whole, and removes the journal of a table that stood there, which is none of this text.
+
+    Raises:
+        InputError: the file cannot be written, or the journal cannot be removed.
+    """
+    write_text(path, text)
+    journal = pathlib.Path(f"{path}.journal")
+    if found(journal, folder=False) and JOURNAL_FORMAT in read_text(journal, "journal").partition("\n")[0]:
+        remove_file(journal, "an earlier evaluation")
 
 
 def _plain(value: object) -> object:

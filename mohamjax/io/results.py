@@ -30,31 +30,41 @@ from mohamjax.io.forms import BoundsForm
 from mohamjax.reader import found, read_yaml
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
-from mohamjax.schedule.measures import measure_named
+from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.search.result import SearchResult
 from mohamjax.search.stores import HISTORY_COLUMNS
+from mohamjax.unico.config import CODESIGN_FORMAT
 from mohamjax.workload.ensemble import RobustForm
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
 ARCHIVE_FILE = "archive.csv"
 ARRAYS_FILE = "designs.npz"
 PAGE_FILE = "report.html"
+HARDWARE_FILE = "hardware.csv"
 ROBUST_FILE, PRICE_FILE, NOMINAL_FOLDER = "robust.csv", "price.csv", "nominal"
+FIGURES_FOLDER = "figures"
 _NOT_ALWAYS = (BOUNDS_FILE, ARCHIVE_FILE, ARRAYS_FILE, PAGE_FILE)
 _NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", *_NOT_ALWAYS)
 
 
 def earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The files of an earlier search in a folder that not every search writes, and its report.
+    """The files of an earlier search in a folder that not every search writes, its report and its figures.
 
-    Only a folder with a `front.csv` holds an earlier search. What only a robust search writes counts if `config.yaml`
-    is of one, and of `designs_MODEL.json` those of the models that it lists. All other files are the user's own.
+    Only a folder with a `front.csv` holds an earlier search. What only a robust search or one for hardware writes
+    counts if `config.yaml` is of one, and of `designs_MODEL.json` those of the models that it lists. All other files
+    are the user's own.
     """
     if not found(folder / "front.csv"):
         return []
     names = list(_NOT_ALWAYS)
     try:
-        models = read_form(read_yaml(folder / "config.yaml").get("robust"), RobustForm)
+        config = read_yaml(folder / "config.yaml")
+    except InputError:
+        config = {}
+    names += [HARDWARE_FILE] if config.get("format") == CODESIGN_FORMAT else []
+    names += [f"{FIGURES_FOLDER}/{name}.{kind}" for name in _figures(config) for kind in ("png", "svg", "pdf")]
+    try:
+        models = read_form(config.get("robust"), RobustForm)
     except InputError:  # it is of a search for one application model, or broken
         models = None
     if models is not None:
@@ -64,11 +74,28 @@ def earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in (folder / name for name in names) if found(path, folder=False)]
 
 
+def _figures(config: abc.Mapping[str, Any]) -> list[str]:
+    """Names of the figures of a search, without their endings, as `figures` and the verb `codesign` give them."""
+    if config.get("format") == CODESIGN_FORMAT:
+        return ["front", "hypervolume", "lanes", "predictions"]
+    inner = config.get("search")
+    stated = inner.get("objectives", DEFAULT) if isinstance(inner, dict) else DEFAULT
+    try:
+        keys = [measure_named(str(name)).key for name in stated]
+    except (InputError, TypeError):  # the file is broken
+        keys = []
+    roles = ["knee", *keys, *(f"{key}_{i}" for i, key in enumerate(keys))]  # numbered where two keys are equal
+    return ["front", "convergence", "price", *(f"{one}_{of}" for one in _OF_A_DESIGN for of in roles)]
+
+
+_OF_A_DESIGN = ("gantt", "area", "energy", "roofline")  # figures that a search draws for each role
+
+
 def remove_files(files: Sequence[pathlib.Path]) -> None:
-    """Removes files, and `NOMINAL_FOLDER` if it is empty then; raises InputError if one cannot be removed."""
+    """Removes files, and their folder inside the results if it is empty then; raises InputError where that fails."""
     for path in files:
         remove_file(path, "an earlier search")
-        if path.parent.name == NOMINAL_FOLDER:
+        if path.parent.name in (NOMINAL_FOLDER, FIGURES_FOLDER):
             with contextlib.suppress(OSError):  # something else is in it
                 path.parent.rmdir()
 

@@ -125,17 +125,17 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
         name = own.application.name
         file = "designs.json" if a == ensemble.nominal else f"designs_{name}.json"
         files[folder / file] = designs_text(own.evaluated, name, names=own.rows.tolist())
+    inner = folder / NOMINAL_FOLDER
     if result.nominal is not None:
         alone = result.nominal.search
-        inner = folder / NOMINAL_FOLDER
         make_folder(inner)
         write_front_files(inner, alone.front, alone.history, alone.config)
     write_together(files)
     if result.nominal is not None:
-        earlier = [path for path in earlier if path.parent == folder]
+        earlier = [path for path in earlier if path.parent != inner]
     remove_files([path for path in earlier if path not in files])
     with contextlib.suppress(OSError):  # made for a search that did not take place; else something is in it
-        (folder / NOMINAL_FOLDER).rmdir()
+        inner.rmdir()
 
 
 # ---------------------------------------------------------------- reading

@@ -54,10 +54,11 @@ from mohamjax.errors import InputError
 from mohamjax.forms import read_form, refuse_misspelt
 from mohamjax.io.documents import read_document
 from mohamjax.io.entries import Entry, Place, entries_of, sound_entries, waiting, without_entries
-from mohamjax.io.files import check_format, rows_text, write_text
+from mohamjax.io.files import check_format, rows_text
 from mohamjax.io.formats import ENTRIES, FLUID_FORMAT, JOB_TABLE_FORMAT
-from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
+from mohamjax.io.forms import MOST_ASKED, CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
 from mohamjax.io.inputs import keep_inputs
+from mohamjax.io.result_stream import write_instead
 from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.reader import suggestion
 from mohamjax.runtime.devices import Devices
@@ -228,16 +229,13 @@ def _cases(document: abc.Mapping[str, object], file: object) -> Iterator[Entry[_
 
 
 def _refuse_instant_traffic(at: Place, duration: np.ndarray, traffic: np.ndarray) -> None:
-    instant = np.flatnonzero((traffic > 0) & (traffic > _MOST_ASKED * duration))
+    instant = np.flatnonzero((traffic > 0) & (traffic > MOST_ASKED * duration))
     if instant.size:
         job = int(instant[0])
         raise Place(at.file, f"{at.path}[{job}]").error(
             f"is {duration[job]:g}, but the job moves {traffic[job]:g} bytes",
             "write how long the job takes when nothing slows it, or 0 bytes",
         )
-
-
-_MOST_ASKED = 1e30  # most bytes per time unit that a job may ask for; within the range of single precision
 
 
 def _power_of_two(least: int, value: int) -> int:
@@ -361,6 +359,8 @@ def read_job_table(document: abc.Mapping[str, object], file: object) -> JobTable
 
 
 def _table(form: JobTableForm, top: Place) -> JobTable:
+    if not form.jobs:
+        raise top.at("jobs").error("there are no jobs", "give at least one")
     for key in ("resources", "accelerators", "jobs"):
         top.at(key).check_names([row.name for row in getattr(form, key)])
     resources, jobs = _numbered(row.name for row in form.resources), _numbered(row.name for row in form.jobs)
@@ -392,7 +392,7 @@ def _table(form: JobTableForm, top: Place) -> JobTable:
         accelerators=tuple(row.name for row in form.accelerators),
         duration=duration,
         bytes=traffic,
-        energy=None if silent or not jobs else energy,
+        energy=None if silent else energy,
         predecessors=_predecessors(
             [row.predecessors for row in form.jobs],
             jobs,
@@ -692,7 +692,7 @@ def evaluate_schedules(
     if out is None or str(out) == "-":
         sys.stdout.write(text)
     else:
-        write_text(out, text)
+        write_instead(out, text)
     if complain is not None:
         for reason in broken:
             complain(f"{path}: {reason}")

@@ -235,6 +235,9 @@ def _nodes(at: At, nodes: list[object]) -> Iterator[_Component]:
         here.only(node, _OF_NODES)
         if not (here / "enabled").truth(node.get("enabled", True)):
             continue
+        if isinstance(node.get("name"), str) and _named(here, node)[1] > 1:
+            told = "a range in the name of a node is not read"
+            raise (here / node["name"]).error(told, "say how many there are with `spatial: {meshX: n}`")
         spatial = (here / "spatial").table(node.get("spatial", {}))
         (here / "spatial").only(spatial, ("meshX", "meshY"))
         for axis, key in enumerate(("meshX", "meshY")):
@@ -417,6 +420,11 @@ def _mesh(part: _Component) -> tuple[int, int]:
     if part.instances > LARGEST_WHOLE:
         raise at.error("there are more instances than 2^53", "give a smaller machine")
     if part.spatial is not None:
+        x, y = part.spatial
+        for key, own in zip(_MESH, (x * y, x, y), strict=True):
+            if part.value(key, whole=True) not in (None, own):
+                told = f"is not the {own} that the `spatial` of the nodes multiply to"
+                raise (at / part.written[key]).error(told, "say how many there are with `spatial: {meshX: n}` alone")
         return part.spatial
     given = part.value("instances", whole=True)
     count = part.instances if given is None else int(given)

@@ -2,6 +2,10 @@
 
 Timeloop unrolls a dimension along one axis of a level. If a dataflow allows both X and Y, Timeloop's mapper chooses the
 axis; mappings that need both at once are outside its map space.
+
+Which axis a dimension takes follows from a permutation of all dimensions and the place where it is split. No split fits
+both choices for a dimension with two axes. It is then left to the mapper, which may split anywhere: dimensions that the
+template allows along one axis may take the other one, too. Comments in the file say which (`wider_than`).
 """
 
 from __future__ import annotations
@@ -13,9 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.dims import DATA_SPACES, DIMS
+from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
 from mohamjax.hardware import LevelRule, Technology, Template, template_arrays
 from mohamjax.hardware.template import Limits
+from mohamjax.io.files import remove_file
 from mohamjax.io.timeloop_writer import template_architecture, write_documents, write_timeloop
 from mohamjax.runtime.struct import cast
 
@@ -42,15 +47,27 @@ def write_timeloop_template(
         machine = jax.tree.map(lambda leaf: np.asarray(leaf)[0], template_arrays([template], exact, dtype=jnp.float64))
     architecture = template_architecture(template, machine.machine)
     written = write_timeloop(folder, architecture)
-    rules = {}
+    rules: dict[str, str] = {}  # a layer type by the name of the file for its constraints
     for flow in template.dataflows:
         # Rules of recurrent layers differ where others may spread P over the children.
         apart = [t for t in flow.layer_types if template.rule(t) != flow.rules]
         alike = [t for t in flow.layer_types if t not in apart]
         name = "constraints" if len(template.dataflows) == 1 else f"constraints-{'-'.join(alike)}"
-        rules |= {name: template_constraints(template, alike[0])} if alike else {}
-        rules |= {f"constraints-{t}": template_constraints(template, t) for t in apart}
-    return written + write_documents(pathlib.Path(folder), rules)
+        rules |= {name: alike[0]} if alike else {}
+        rules |= {f"constraints-{t}": t for t in apart}
+    documents = {name: template_constraints(template, layer_type) for name, layer_type in rules.items()}
+    remarks = {name: wider_than(template, layer_type) for name, layer_type in rules.items()}
+    written += write_documents(pathlib.Path(folder), documents, remarks)
+    for path in pathlib.Path(folder).glob("constraints*.yaml"):
+        if path not in written and _is_exported(path.stem):
+            remove_file(path, "an earlier export")  # `timeloop-mapper FOLDER/*.yaml` would obey it, too
+    return written
+
+
+def _is_exported(stem: str) -> bool:
+    """Whether a file of constraints is named as those of an export are."""
+    head, *layer_types = stem.split("-")
+    return head == "constraints" and set(layer_types) <= set(LAYER_TYPES)
 
 
 def template_constraints(template: Template, layer_type: str) -> dict[str, object]:
@@ -85,17 +102,43 @@ def _factors(limits: Limits) -> str:
 
 
 def _spatial(rule: LevelRule, fanout: tuple[int, int]) -> dict[str, object]:
-    """Limits of the loops over a level's children; says which dimensions run along X unless some may run along both."""
-    along = [
-        limits if count > 1 else {} for limits, count in zip((rule.spatial_x, rule.spatial_y), fanout, strict=True)
-    ]
+    """Limits of the loops over a level's children, and which dimensions run along X, as far as this can be said."""
+    x, y = _axes(rule, fanout)
     limits: Limits = {}
     for d in DIMS:
-        own = [axis[d] for axis in along if d in axis]
+        own = [axis[d] for axis in (x, y) if d in axis]
         if own:
             limits[d] = None if None in own else max(n for n in own if n is not None)
     result: dict[str, object] = {"factors": _factors(limits)}
-    if not any(d in along[0] and d in along[1] for d in DIMS):
-        x = [d for d in DIMS if d not in along[1]]
-        result |= {"permutation": "".join([*x, *along[1]]), "split": len(x)}
-    return result
+    if x.keys() & y.keys():
+        # These are along X wherever the split lies behind them; the rest, in any order, may lie on either side of it.
+        first = "".join(d for d in DIMS if d in x and d not in y)
+        return result | ({"permutation": first} if first else {})
+    along_x = [d for d in DIMS if d not in y]
+    return result | {"permutation": "".join([*along_x, *y]), "split": len(along_x)}
+
+
+def _axes(rule: LevelRule, fanout: tuple[int, int]) -> tuple[Limits, Limits]:
+    """The limits along X and Y; nothing runs along an axis with one child."""
+    return rule.spatial_x if fanout[0] > 1 else {}, rule.spatial_y if fanout[1] > 1 else {}
+
+
+def wider_than(template: Template, layer_type: str) -> list[str]:
+    """What the constraints of a layer type leave open although the template does not, a sentence for each level."""
+    told = []
+    for level, rule in zip(template.levels, template.rule(layer_type), strict=True):
+        x, y = _axes(rule, level.fanout)
+        both = [d for d in DIMS if d in x and d in y]
+        if not both:
+            continue
+        more = [
+            f"{d} along {other}"
+            for own, others, other in ((x, y, "Y"), (y, x, "X"))
+            for d in DIMS
+            if d in own and d not in others
+        ]
+        more += [f"{d} up to its larger limit along both axes" for d in both if x[d] != y[d]]
+        if more:
+            why = f"since {' and '.join(both)} may run along both axes"
+            told.append(f"{level.name}: wider than the template, {why}: Timeloop may also run {', '.join(more)}.")
+    return told

@@ -36,6 +36,7 @@ from mohamjax.reader import found, read_table, read_text
 from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, Evaluated
 from mohamjax.schedule.setup import Setup
+from mohamjax.text import distinct
 from mohamjax.workload import DIMS, WorkloadShape
 
 _Dumper: object = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -229,14 +230,22 @@ def write_timeloop(
     return write_documents(pathlib.Path(folder), timeloop_documents(architecture, shape, mapping))
 
 
-def write_documents(folder: pathlib.Path, documents: abc.Mapping[str, object]) -> list[pathlib.Path]:
-    """Writes a YAML file per document, named by its key, to a folder, created if absent; returns the files."""
+def write_documents(
+    folder: pathlib.Path, documents: abc.Mapping[str, object], remarks: abc.Mapping[str, Sequence[str]] | None = None
+) -> list[pathlib.Path]:
+    """Writes a YAML file per document, named by its key, to a folder, created if absent; returns the files.
+
+    Args:
+        folder: The folder.
+        documents: The documents by name.
+        remarks: Lines by the name of a document, which stand above it as comments.
+    """
     make_folder(folder)
     written = []
     for name, document in documents.items():
         path = folder / f"{name}.yaml"
         text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110)
-        write_text(path, text)
+        write_text(path, "".join(f"# {line}\n" for line in (remarks or {}).get(name, ())) + text)
         written.append(path)
     return written
 
@@ -471,7 +480,8 @@ def write_timeloop_designs(
     """
     folder = pathlib.Path(folder)
     application, tables = evaluated.application, evaluated.tables
-    rows, skipped, labels = [], [], set()
+    rows, skipped = [], []
+    labels: dict[str, int] = {}
     samples: dict[str, Sample] = {}
     written = _Written(len(evaluated), progress)
     for i, name in enumerate(range(len(evaluated)) if names is None else names):
@@ -481,8 +491,7 @@ def write_timeloop_designs(
         places: dict[tuple[int, int, int], dict[str, str] | None] = {}
         known: dict[int, Architecture] = {}
         label = f"{int(name):03d}" if str(name).isdecimal() else _safe(str(name))
-        label = f"{label}-{i}" if label in labels else label
-        labels.add(label)
+        label = distinct(label, labels, "{}-{}")
         for layer, (u, n) in enumerate(zip(application.unique_of_layer, application.network_of_layer, strict=True)):
             tile = int(design.assignment[layer])
             t = int(design.template[tile])

@@ -3,37 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import os
 import pathlib
+import re
+import string
 from collections import abc
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
-from mohamjax.hardware import load_package, load_technology, load_template
+from mohamjax.hardware import Technology, Template, load_package, load_technology, load_template
 from mohamjax.io.designs import evaluate_designs
+from mohamjax.io.designs_reader import refuse_answer
 from mohamjax.io.documents import one_file, read_document
 from mohamjax.io.files import check_format
-from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT, ENTRIES, JOB_FORMATS, SCHEDULE_FORMAT
+from mohamjax.io.formats import (
+    DESIGN_ARRAYS_FORMAT,
+    DESIGNS_FORMAT,
+    ENTRIES,
+    JOB_FORMATS,
+    JOB_TABLE_FORMAT,
+    SCHEDULE_FORMAT,
+)
 from mohamjax.io.job_transfer import read_transfer
 from mohamjax.io.jobs import load_platform, read_jobs
 from mohamjax.io.mappings import MAPPINGS_FORMAT
 from mohamjax.io.nest_costs import evaluate_nests
-from mohamjax.io.schedules import SCHEDULE_READERS
+from mohamjax.io.schedules import SCHEDULE_READERS, read_job_table
 from mohamjax.io.schemas import FORMS
 from mohamjax.problem.requirements import load_requirements
-from mohamjax.reader import choice, read_text, read_yaml, type_name
+from mohamjax.reader import MAX_LINES_BYTES, choice, open_file, read_text, read_yaml, type_name
 from mohamjax.text import plural
-from mohamjax.workload import load_scenario
-from mohamjax.workload.ensemble import RobustForm
-from mohamjax.workload.scenario import named_beside
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
+from mohamjax.workload.ensemble import RobustForm, load_ensemble
 
 NETWORK, JOBS, SRAM_TABLE = "onnx", "jobs", "sram"
 """Formats that have no form: a network, the jobs of G#, and a technology's table of SRAMs."""
 
 FORMATS = (*(name for name in FORMS if not name.endswith("-answer")), DESIGN_ARRAYS_FORMAT, NETWORK, JOBS, SRAM_TABLE)
 """Names of all formats that can be checked."""
+
+_ENDINGS = {NETWORK: ".onnx", DESIGN_ARRAYS_FORMAT: ".npz", JOBS: ".csv", SRAM_TABLE: ".csv"}
+"""Formats that the commands know by the ending of a file, which no file of another format has."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,55 +72,87 @@ class Validated:
         return f"{self.path}: {self.format}, {self.holds}, {verdict}"
 
 
-Warn: TypeAlias = Callable[[str], None] | None
-"""Takes each warning about a network, one line."""
+class _Given(NamedTuple):
+    """What a file may need beside itself, see `validate_file`."""
+
+    application: ApplicationModel | None
+    templates: Sequence[Template]
+    technology: Technology | None
+    networks: abc.Mapping[str, Any]
+    warn: Callable[[str], None] | None
+
 
 _Found: TypeAlias = tuple[str, list[str]]
 """What a file holds, and its broken entries."""
 
 
-def _designs(path: pathlib.Path, format: str, _: Warn) -> _Found:
+def _designs(path: pathlib.Path, format: str, given: _Given) -> _Found:
     if format != DESIGN_ARRAYS_FORMAT:
         check_format(read_document(path), (format,), path)
-    rows, _evaluated = evaluate_designs(path)
+    rows, _evaluated = evaluate_designs(path, technology=given.technology)
     broken = [f"design {row['design_id']}: {row['reason']}" for row in rows if not row["valid"]]
     return plural(len(rows), "design"), broken
 
 
-def _schedules(path: pathlib.Path, format: str, _: Warn) -> _Found:
+def _schedules(path: pathlib.Path, format: str, _: _Given) -> _Found:
     document = read_document(path)
     check_format(document, (format,), path)
+    refuse_answer(document, path)
+    if format == JOB_TABLE_FORMAT and document.get("schedules") is None:  # `schedule --jobs` looks for them
+        return f"{plural(len(read_job_table(document, path).jobs), 'job')} and no schedule", []
     result, _counts = SCHEDULE_READERS[format](document, path, False, False)
     rows: Any = result[ENTRIES[format]]
     return plural(len(rows), "schedule"), [row["reason"] for row in rows if "reason" in row]
 
 
-def _nests(path: pathlib.Path, _format: str, _: Warn) -> _Found:
-    rows = evaluate_nests([path])
+def _nests(path: pathlib.Path, _format: str, given: _Given) -> _Found:
+    rows = evaluate_nests([path], templates=given.templates, technology=given.technology)
     broken = [f"{row['id']}: {row['reason']}" for row in rows if not row["valid"]]
     return plural(len(rows), "loop nest"), broken
 
 
-def _networks(path: pathlib.Path, _: str, warn: Warn) -> _Found:
-    application = load_scenario(path, warn=warn)
+def _networks(path: pathlib.Path, _: str, given: _Given) -> _Found:
+    application = load_scenario(path, warn=given.warn, **given.networks)
     networks, layers = len(application.networks), plural(len(application.layers), "layer")
     return (layers if networks == 1 else f"{plural(networks, 'network')} with {layers}"), []
 
 
-def _models(path: pathlib.Path, _: str, warn: Warn) -> _Found:
+def _models(path: pathlib.Path, _: str, given: _Given) -> _Found:
     form = read_form(read_yaml(path), RobustForm, file=path)
-    for one in (*form.models, *(form.held_out or [])):
-        if one.scenario is not None:
-            load_scenario(named_beside(one.scenario, path.parent), warn=warn)
-    return f"{plural(len(form.models), 'application model')} (names of networks not looked up)", []
+    named = [
+        pattern
+        for one in (*form.models, *(form.held_out or []))
+        if one.scenario is None
+        for pattern in one.networks or []
+    ]
+    unknown = given.application is None and bool(named)
+    ensemble = load_ensemble(path, given.application or _standing_in(named), warn=given.warn)
+    told = " (names of the networks of no scenario not looked up)" if unknown else ""
+    return f"{plural(len(ensemble.models), 'application model')}{told}", []
+
+
+def _standing_in(patterns: Sequence[str]) -> ApplicationModel:
+    """A scenario whose networks have the names that patterns look for, so that all but these names is checked."""
+    layers = (Layer("layer", "fc", "Gemm", WorkloadShape()),)
+    names = dict.fromkeys(_match_of(pattern) for pattern in patterns) or ["network"]
+    return ApplicationModel("the scenario at hand", tuple(Network(name, layers) for name in names))
+
+
+def _match_of(pattern: str) -> str:
+    """A name that a pattern of `fnmatch` matches: itself, but for the characters in brackets one of them."""
+
+    def one_of(brackets: re.Match[str]) -> str:
+        return next((one for one in string.printable if fnmatch.fnmatchcase(one, brackets[0])), brackets[0])
+
+    return re.sub(r"\[!?\]?[^\]]*\]", one_of, pattern)
 
 
 def _whole(read: Callable[[pathlib.Path], Any], holds: Callable[[Any], str]) -> Callable[..., _Found]:
     """A check of a file that is one thing, which is either sound or not."""
-    return lambda path, _format, _warn: (holds(read(path)), [])
+    return lambda path, _format, _given: (holds(read(path)), [])
 
 
-_CHECKS: dict[str, Callable[[pathlib.Path, str, Warn], _Found]] = {
+_CHECKS: dict[str, Callable[[pathlib.Path, str, _Given], _Found]] = {
     DESIGNS_FORMAT: _designs,
     SCHEDULE_FORMAT: _designs,
     DESIGN_ARRAYS_FORMAT: _designs,
@@ -141,10 +186,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     """
     path = one_file(path)
     ending = path.suffix.lower()
-    if ending == ".onnx":
-        return NETWORK
-    if ending == ".npz":
-        return DESIGN_ARRAYS_FORMAT
+    if ending in (_ENDINGS[NETWORK], _ENDINGS[DESIGN_ARRAYS_FORMAT]):
+        return NETWORK if ending == _ENDINGS[NETWORK] else DESIGN_ARRAYS_FORMAT
     if ending == ".csv":
         header = read_text(path, "CSV file").partition("\n")[0]
         return SRAM_TABLE if "depth_rows" in header else JOBS
@@ -180,8 +223,29 @@ def _needs_format(name: str) -> bool:
     return name in (DESIGNS_FORMAT, SCHEDULE_FORMAT, *JOB_FORMATS, MAPPINGS_FORMAT, "job-transfer/1")
 
 
-def validate_file(path: str | os.PathLike[str], format: str | None = None, *, warn: Warn = None) -> Validated:
-    """Reads a file as the commands do, with every check that they make, and writes nothing.
+def _check_ending(path: pathlib.Path, format: str) -> None:
+    """Raises InputError for a file that is there, but that no command takes as one of this format, by its ending."""
+    open_file(path, "file", MAX_LINES_BYTES).close()  # a name of something packaged is no file
+    ending, own = path.suffix.lower(), _ENDINGS.get(format)
+    if own is None and ending in _ENDINGS.values():
+        raise InputError(f"is no {format} file: it ends in {ending}", file=path, remedy="name the format that it has")
+    if own is not None and ending != own:
+        raise InputError(f"is no {format} file: it does not end in {own}", file=path, remedy="name the format it has")
+    if ending == ".npz" and path.suffix != ending:  # `evaluate` would read it as JSON
+        raise InputError(f"ends in {path.suffix}", file=path, remedy=f"call it {path.stem}{ending}")
+
+
+def validate_file(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    application: ApplicationModel | None = None,
+    templates: Sequence[Template] = (),
+    technology: Technology | None = None,
+    networks: abc.Mapping[str, Any] | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> Validated:
+    """Reads a file as the commands do, with the checks that they make before they work, and writes nothing.
 
     Designs, schedules and loop nests are evaluated, in double precision, since some rules (such as the largest size of
     a buffer) concern what they need.
@@ -189,6 +253,11 @@ def validate_file(path: str | os.PathLike[str], format: str | None = None, *, wa
     Args:
         path: a file of one of `FORMATS`, or a folder of results, which stands for its `designs.json`.
         format: one of `FORMATS`; found by `format_of` if not given.
+        application: the networks of the models of a `robust/1` file that name no scenario; without it their names are
+            not looked up.
+        templates: templates of your own that a `mappings/1` file may name.
+        technology: the tables that designs were made with, or for loop nests; default the packaged ones.
+        networks: further arguments of `load_scenario` by name, for a network or a scenario.
         warn: takes each warning about a network, one line.
 
     Raises:
@@ -197,5 +266,7 @@ def validate_file(path: str | os.PathLike[str], format: str | None = None, *, wa
     path = one_file(path)
     format = format or format_of(path)
     check = _CHECKS[choice(format, FORMATS, what="format", argument="format")]
-    holds, broken = check(path, format, warn)
+    _check_ending(path, format)
+    given = _Given(application, templates, technology, networks or {}, warn)
+    holds, broken = check(path, format, given)
     return Validated(path, format, holds, tuple(broken))

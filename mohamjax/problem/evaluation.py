@@ -115,10 +115,10 @@ def report(design: Design | SizedDesign, space: DesignSpace) -> DesignReport:
     genes, sizes = _stated(design, space)
     found = plain_report(genes, space.evaluation, sizes)
     runs = _fits(genes, sizes, space) & jnp.all(jnp.isfinite(found.objectives))
-    users, flying = found.tenants, found.in_flight
-    if users is not None:
+    users, flying, tenants = found.tenants, found.in_flight, space.evaluation.tenants
+    if tenants is not None:
         ends = jnp.where(runs, found.timeline.end, jnp.inf) * CYCLE_S
-        users = tenant_report(ends, space.evaluation.network, space.evaluation.tenants)
+        users = tenant_report(ends, space.evaluation.network, tenants)
     if flying is not None:
         flying = jax.tree.map(lambda value: jnp.where(runs, value, jnp.inf), flying)
     objectives = jnp.where(runs, found.objectives, jnp.inf)

@@ -265,6 +265,16 @@ def fewest_hops(places: PackageTables, most: int) -> float:
     return float(places.hops[: most + 1][present[: most + 1]].min())
 
 
+def most_interfaces(places: PackageTables, most: int, idle: bool) -> np.ndarray:
+    """`[most]` int, the most memory interfaces that 1 to `most` chiplets that run layers can reach.
+
+    If further chiplets may stand `idle`, the package may be larger than those, and so have more interfaces.
+    """
+    reached = np.asarray([len(np.unique(places.interface_of[n, :n])) for n in range(1, most + 1)])
+    reached = np.minimum(np.arange(1, most + 1), reached.max()) if idle else reached
+    return np.maximum.accumulate(reached)
+
+
 def scenario_bounds(
     setup: Setup,
     tables: MappingTables,

@@ -83,6 +83,10 @@ class Clause:
         column = self.column or known.get(self.name, "latency_s")
         if self.network is not None:
             column = f"latency_s_{self.network}"
+        for row in rows:
+            if isinstance(row[column], str):  # as a reader of `front.csv` leaves what is no number
+                told = f"{column} of design {row['design_id']} is {row[column]!r}, not a number"
+                raise InputError(told, item="front.csv", remedy=f"mend it, or leave out the demand {self.text}")
         values = np.asarray([row[column] for row in rows], float)
         return 1.0 / values if self.name == "fps" else values
 
@@ -114,18 +118,20 @@ class Step:
     Attributes:
         of: what it reduces, `latency` or `energy`.
         row: row of the design that it leads to.
+        design_id: identifier of that design.
         gain: share of the latency or energy that it saves.
         area_mm2: area that it adds [mm^2].
     """
 
     of: str
     row: int
+    design_id: int | str
     gain: float
     area_mm2: float
 
     def __str__(self) -> str:
         """The step as text."""
-        return f"design {self.row} has {self.gain:.0%} less {self.of} for {self.area_mm2:.4g} mm^2 more"
+        return f"design {self.design_id} has {self.gain:.0%} less {self.of} for {self.area_mm2:.4g} mm^2 more"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,12 +160,13 @@ class Decision:
         """As text: the named designs, one per line, and the steps; or what the nearest design misses."""
         wanted = ", ".join(clause.text for clause in self.clauses)
         if not self.kept:
-            return f"no design meets {wanted}; design {self.nearest} comes nearest and misses {self.missed}"
+            nearest = self.rows[self.nearest]["design_id"]
+            return f"no design meets {wanted}; design {nearest} comes nearest and misses {self.missed}"
         lines = [f"{len(self.kept)} of {len(self.rows)} designs meet {wanted}"]
         for role, i in self.named.items():
             row = self.rows[i]
             sizes = f"{row['latency_s']:.4g} s, {row['energy_J']:.4g} J, {row['area_mm2']:.4g} mm^2"
-            lines.append(f"{role}: design {i}, {sizes}")
+            lines.append(f"{role}: design {row['design_id']}, {sizes}")
         return "\n".join([*lines, *(f"one step further: {step}" for step in self.steps)])
 
     @property
@@ -328,6 +335,12 @@ def own_columns(rows: Sequence[Row]) -> list[str]:
     return [column for column in others if not column.startswith(("n_", "latency_s_"))]
 
 
+def _identifier(stated: object) -> int | str:
+    """A `design_id` as the number that searches write, or as text if it is another name."""
+    text = str(stated)
+    return int(text) if text.isdecimal() and len(text) < 19 else text
+
+
 def decide(
     rows: Sequence[Row],
     target: str,
@@ -346,7 +359,7 @@ def decide(
     """
     if not rows:
         raise InputError("there are no designs to choose from", item="front", remedy="give a front that holds some")
-    rows = [{**row, "design_id": int(row["design_id"])} for row in rows]
+    rows = [{**row, "design_id": _identifier(row["design_id"])} for row in rows]
     searched = tuple(name for name, measure in MEASURES.items() if measure.frames and measure.column in rows[0])
     clauses = read_target(target, networks_of(rows), searched, own_columns(rows))
     kept = np.flatnonzero(np.all([clause.kept(rows) for clause in clauses], axis=0))
@@ -369,5 +382,5 @@ def decide(
         if further.size:
             row = int(further[np.argmin(area[further])])
             gain, more = 1 - values[row] / values[smallest], area[row] - area[smallest]
-            steps.append(Step(of, row, round(float(gain), 12), round(float(more), 12)))
+            steps.append(Step(of, row, rows[row]["design_id"], round(float(gain), 12), round(float(more), 12)))
     return Decision(rows, clauses, tuple(kept.tolist()), named, tuple(steps), smallest)

@@ -2,8 +2,7 @@
 
 `scenario_bounds` gives one number per objective. Here the bounds of one objective depend on the others: a surface
 (least energy over area and latency) and its three curves, one for each pair of objectives. The part of a box that they
-do not exclude bounds the hypervolume of every front over the same tables. The search's own hypervolume divided by this
-bound shows how much may be left to find: a certified gap.
+do not exclude bounds the hypervolume of every front over the same tables: a certified gap for the search's own.
 
 The bounds hold for every design over the Pareto tables that has at most N chiplets, each as large as its layers need.
 Let such a design have latency T, energy E and area A, and let layer l run by mapping c on one of its chiplets. Write d
@@ -59,6 +58,7 @@ from mohamjax.schedule.bounds import (
     layer_copies,
     least_area,
     least_costs,
+    most_interfaces,
     valid_mappings,
 )
 from mohamjax.schedule.design import CYCLE_S, OBJECTIVES
@@ -457,15 +457,10 @@ class _Limits:
 
 def _limits(area: np.ndarray, mappings: _Mappings, package: PackageParameters, most: int, idle: bool) -> _Limits:
     least_chip = mappings.chip[np.isfinite(mappings.room)].min()
-    reached = jax.device_get(package_tables(package)).interface_of
-    interfaces = np.asarray([len(np.unique(reached[n, :n])) for n in range(1, most + 1)])
-    if idle:  # the package may be larger than the chiplets that run layers, and so have more interfaces
-        interfaces = np.minimum(np.arange(1, most + 1), interfaces.max())
-    used = interfaces * package.interface_bandwidth
+    interfaces = most_interfaces(jax.device_get(package_tables(package)), most, idle)
     room = area / least_chip if least_chip > 0 else np.full(area.shape, np.inf)
     chiplets = np.clip(np.floor(np.minimum(room, most)), 1, most)
-    bandwidth = np.maximum.accumulate(used)[chiplets.astype(int) - 1]
-    bandwidth = np.minimum(bandwidth, dram_bandwidth(package))
+    bandwidth = np.minimum(interfaces[chiplets.astype(int) - 1] * package.interface_bandwidth, dram_bandwidth(package))
     return _Limits(area=area, last=mappings.last(area), chiplets=chiplets, bandwidth=bandwidth)
 
 

@@ -98,7 +98,7 @@ def steady_state(
     def by_chiplet(values: jax.Array) -> jax.Array:
         return jnp.zeros_like(resources.private_bandwidth, alone.dtype).at[scheduled.accelerator].add(weight * values)
 
-    through = by_chiplet(scheduled.bytes) @ resources.shared_uses.astype(alone.dtype)
+    through = jnp.sum(by_chiplet(scheduled.bytes)[:, None] * resources.shared_uses, axis=0)
     shared = jnp.where(through > 0, through / jnp.where(through > 0, resources.shared_bandwidth, 1), 0.0)
     period = (ends[-1] - ends[half]) * mean
     period = jnp.maximum(period, jnp.maximum(jnp.max(by_chiplet(alone)), jnp.max(shared)))
