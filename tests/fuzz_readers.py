@@ -231,6 +231,7 @@ def _words(path: pathlib.Path) -> object:
     assert "Traceback" not in said.getvalue(), said.getvalue()[-500:]
     if words and words[0] == "validate":  # a line for every file that is not valid
         assert code == 0 or lines or "not valid" in out.getvalue(), said.getvalue()[-500:]
+        assert len(lines) <= max(1, len(words) - 1), said.getvalue()[-500:]
     elif code == 2 and not re.search(r"^[\d,]+ rows?\b.* valid$", said.getvalue(), re.MULTILINE):  # a table adds lines
         assert len(lines) == 1, said.getvalue()[-500:]
         raise InputError(lines[0], file=path)

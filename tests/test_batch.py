@@ -467,6 +467,8 @@ def test_a_table_that_another_evaluation_replaced_is_not_resumed(tmp_path, docum
     (tmp_path / "out.csv.journal").write_text("of the user")
     assert main(["evaluate", "schedules", str(jobs), "--out", str(out)]) == 0
     assert (tmp_path / "out.csv.journal").read_text() == "of the user"
+    (tmp_path / "out.csv.journal").write_bytes(b"\xff of the user")
+    assert main(["evaluate", "schedules", str(jobs), "--out", str(out)]) == 0
 
 
 def test_files_without_entries_are_no_error_together_as_none_is_alone(tmp_path, document, capsys):

@@ -59,6 +59,7 @@ def test_named_designs_keep_the_target_and_none_that_keeps_it_has_less(rows, lat
 
 def test_texts_name_designs_by_their_identifiers():
     """Rows may stand in any order, and be called by any name."""
+    assert decide([row(3.0, 0.005, 1.0, 10.0)], "latency<=1s").recommended["design_id"] == 3
     rows = [row("17", 0.005, 1.0, 10.0), row("mine", 0.0029, 0.9, 30.0)]
     decision = decide(rows, "latency<=1s")
     assert decision.recommended["design_id"] == 17

@@ -1,6 +1,7 @@
 """Job analysis of G# against MAESTRO's own rows, and invariants of the closed forms."""
 
 import csv
+import warnings
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mohamjax.errors import InputError
+from mohamjax.io.jobs import read_jobs
 from mohamjax.jobs.analysis import (
     DEMANDS,
     STYLES,
@@ -110,6 +112,23 @@ def test_a_depthwise_layer_with_a_multiplier_does_all_its_work():
         cycles = [analyse(shapes, style, 8, 4).latency[0] for shapes in (once, twice)]
         assert cycles[1] == 2 * cycles[0] - 1
     assert job_layer("dwconv", {"C": 32, "K": 2}).shape.K == 1  # in the reference data K is no multiplier
+
+
+def test_as_many_filters_of_each_channel_as_channels_are_a_warning(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("type,G,K,C,P,Q,R,S\nDWCONV,32,1,1,4,4,3,3\nDWCONV,32,32,1,4,4,3,3\ndwconv,8,8,1,4,4,3,3\n")
+    with pytest.warns(UserWarning, match="line 3, and 1 other line: a depthwise layer with K = G") as told:
+        jobs = read_jobs(path)
+    assert len(told) == 1 and [layer.shape.K for layer in jobs.layers] == [1, 32, 8]
+
+
+@pytest.mark.parametrize("row", ["DWCONV,32,2", "DWCONV,1,1", "DWCONV,1,32", "conv,4,4"])
+def test_other_filters_cause_no_warning(tmp_path, row):
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"type,G,K,C,P,Q,R,S\n{row},1,4,4,3,3\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_jobs(path).layers) == 1
 
 
 def test_layer_types_of_our_own_importer():

@@ -63,23 +63,25 @@ def test_a_search_removes_what_an_earlier_one_wrote_and_nothing_else(tmp_path, e
     assert earlier_files(folder) == [folder / name for name in sorted({*OF_ONE} - gone)]
 
 
-FIGURES = ("front.png", "convergence.svg", "gantt_knee.png", "roofline_smallest.pdf")
-OF_HARDWARE = ("front.png", "hypervolume.png", "lanes.svg", "predictions.png")
+FIGURES = ("front.png", "convergence.png", "gantt_knee.png", "roofline_smallest.png")
+OF_HARDWARE = ("front.png", "hypervolume.png", "lanes.png", "predictions.png")
+SEARCHED = {**CONFIG, "search": {"objectives": ["latency", "energy", "area"]}}
 
 
 @pytest.mark.parametrize(
     ("config", "gone"),
     [
-        (CONFIG, {f"figures/{name}" for name in FIGURES}),
+        (CONFIG, set()),  # it does not say what was searched, and so not what was drawn
+        (SEARCHED, {f"figures/{name}" for name in FIGURES}),
         ({**CONFIG, "format": "codesign/1"}, {"hardware.csv", *(f"figures/{name}" for name in OF_HARDWARE)}),
-        ({**CONFIG, "search": {"objectives": ["latency", "edp"]}}, {f"figures/{name}" for name in FIGURES[:3]}),
+        ({**CONFIG, "search": {"objectives": ["latency", "idle"]}}, {f"figures/{name}" for name in FIGURES[:3]}),
     ],
 )
 def test_figures_and_hardware_of_an_earlier_search_are_removed(tmp_path, evaluated, config, gone):
     """Those of another kind of search would stand beside the new ones; a search that draws any does so afterwards."""
     folder = filled(tmp_path / "run", config=config)
     (folder / "figures").mkdir()
-    for name in ("hardware.csv", *(f"figures/{name}" for name in {*FIGURES, *OF_HARDWARE, "mine.png"})):
+    for name in ("hardware.csv", *(f"figures/{name}" for name in {*FIGURES, *OF_HARDWARE, "mine.png", "front.svg"})):
         (folder / name).write_text("old")
     before = names(folder) - set(OF_ONE)
     write_front_files(folder, evaluated, HISTORY, CONFIG)
@@ -87,7 +89,7 @@ def test_figures_and_hardware_of_an_earlier_search_are_removed(tmp_path, evaluat
 
 
 def test_a_folder_of_figures_is_removed_with_its_last_one(tmp_path, evaluated):
-    folder = filled(tmp_path / "run", config=CONFIG)
+    folder = filled(tmp_path / "run", config=SEARCHED)
     (folder / "figures").mkdir()
     (folder / "figures/price.png").write_text("old")
     write_front_files(folder, evaluated, HISTORY, CONFIG)

@@ -49,7 +49,7 @@ def test_the_format_need_not_be_stated(name, tmp_path):
 @pytest.mark.parametrize(
     ("name", "entries", "broken"),
     [("designs/1", "designs", "design first"), ("fluid-schedule/1", "cases", "cases[0]"),
-     ("job-table/1", "schedules", "schedules[0]"), ("mappings/1", None, "")],
+     ("job-table/1", "schedules", "schedules[0]"), ("mappings/1", None, "sets[0].mappings[0]")],
 )  # fmt: skip
 def test_a_broken_entry_does_not_hide_the_others(name, entries, broken, tmp_path):
     document = copy.deepcopy(SOUND[name])

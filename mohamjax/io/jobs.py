@@ -4,7 +4,8 @@ Jobs are a CSV file with a header and a row per job:
 
 - `type`: CONV, DWCONV, FC or GEMM, or a layer type of `mohamjax workload --csv`, whose files can be used as they are;
 - `K, C, R, S` and the output size `P, Q`, or the input size `Y, X` (stride 1, no padding: P = Y - R + 1); `G` and `N`
-  if they are not 1. A depthwise layer has its channels in C (K = 1) or in G;
+  if they are not 1. A depthwise layer has its channels in C, where K does not matter, or in G, where K is the number of
+  filters of each channel (1 unless there is a channel multiplier) and not that of all output channels;
 - optional: `stride_h, stride_w, dilation_h, dilation_w` (default 1), which only the loop-nest model uses;
 - optional: a name (`job`, `layer` or `layer_id`), a `tenant` (or `network`, `model`), a `weight`, a `deadline_cycles`
   (above 0; empty: none) and a `target` (rank by which the job should end; any numbers, ties by row). Other columns are
@@ -20,6 +21,7 @@ from __future__ import annotations
 import difflib
 import math
 import pathlib
+import warnings
 from collections import abc
 from collections.abc import Sequence
 from typing import Annotated
@@ -36,7 +38,7 @@ from mohamjax.jobs.analysis import Style, job_layer
 from mohamjax.jobs.platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
 from mohamjax.jobs.table import JobTable
 from mohamjax.reader import found, read_table, read_text, read_yaml
-from mohamjax.text import distinct
+from mohamjax.text import distinct, plural
 
 _NAMES = ("job", "layer", "layer_id", "name")
 _TENANTS = ("tenant", "network", "model")
@@ -135,6 +137,9 @@ class _Row:
 def read_jobs(path: str | pathlib.Path) -> JobBatch:
     """Reads jobs from a CSV file.
 
+    Warns:
+        UserWarning: a depthwise layer has as many filters of each channel (K) as channels (G).
+
     Raises:
         InputError: the file cannot be read, or a row breaks the format.
     """
@@ -153,7 +158,7 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
                 f"unknown column {name!r}", file=path, item="header", remedy=f"did you mean {near[0]!r}? or rename it"
             )
     names: dict[str, int] = {}
-    layers, tenants, weights, deadlines, targets = [], [], [], [], []
+    layers, tenants, weights, deadlines, targets, square = [], [], [], [], [], []
     for line, values in lines:
         row = _Row(values, path, line)
         bounds = {letter: row.bound(letter) for letter in "GNKCRS"}
@@ -163,6 +168,8 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
             layers.append(job_layer(kind, bounds, row.pair("stride"), row.pair("dilation")))
         except ValueError as error:
             raise row.error("type", str(error), "write CONV, DWCONV, FC or GEMM, or a type of our own") from None
+        if kind.lower() == "dwconv" and bounds["K"] == bounds["G"] > 1:
+            square.append(line)
         if math.prod(float(b) for b in bounds.values()) > 1e15:
             raise row.error("row", "the layer has more than 1e15 multiply-accumulates", "check its sizes")
         wanted = next((values[c] for c in _NAMES if row.has(c)), f"job{len(layers) - 1}")
@@ -174,6 +181,10 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
         raise InputError("there are no jobs", file=path, remedy="give a row per job")
     if sum(weights) == 0:
         raise InputError("all weights are 0", file=path, item="weight", remedy="give some job a weight above 0")
+    if square:
+        more = f", and {plural(len(square) - 1, 'other line')}" if len(square) > 1 else ""
+        told = f"{path}: line {square[0]}{more}: a depthwise layer with K = G has as many filters of each channel as channels"
+        warnings.warn(f"{told}; write K = 1 if K was meant to be all output channels", stacklevel=2)
     rank = np.empty(len(targets), int)
     rank[np.argsort(targets, kind="stable")] = np.arange(len(targets))
     return JobBatch(

@@ -205,8 +205,17 @@ def write_instead(path: str | pathlib.Path, text: str) -> None:
     """
     write_text(path, text)
     journal = pathlib.Path(f"{path}.journal")
-    if found(journal, folder=False) and JOURNAL_FORMAT in read_text(journal, "journal").partition("\n")[0]:
+    if _is_journal(journal):
         remove_file(journal, "an earlier evaluation")
+
+
+def _is_journal(path: pathlib.Path) -> bool:
+    """Whether a file begins as a journal of ours does; what cannot be read is the user's."""
+    try:
+        with path.open("rb") as stream:
+            return JOURNAL_FORMAT.encode() in stream.read(4096).partition(b"\n")[0]
+    except OSError:
+        return False
 
 
 def _plain(value: object) -> object:

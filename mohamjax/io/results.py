@@ -33,7 +33,6 @@ from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.search.result import SearchResult
 from mohamjax.search.stores import HISTORY_COLUMNS
-from mohamjax.unico.config import CODESIGN_FORMAT
 from mohamjax.workload.ensemble import RobustForm
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
@@ -51,8 +50,8 @@ def earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
     """The files of an earlier search in a folder that not every search writes, its report and its figures.
 
     Only a folder with a `front.csv` holds an earlier search. What only a robust search or one for hardware writes
-    counts if `config.yaml` is of one, and of `designs_MODEL.json` those of the models that it lists. All other files
-    are the user's own.
+    counts if `config.yaml` is of one, and of `designs_MODEL.json` those of the models that it lists. Figures count if
+    `config.yaml` tells which the search drew. All other files are the user's own.
     """
     if not found(folder / "front.csv"):
         return []
@@ -61,8 +60,8 @@ def earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
         config = read_yaml(folder / "config.yaml")
     except InputError:
         config = {}
-    names += [HARDWARE_FILE] if config.get("format") == CODESIGN_FORMAT else []
-    names += [f"{FIGURES_FOLDER}/{name}.{kind}" for name in _figures(config) for kind in ("png", "svg", "pdf")]
+    names += [HARDWARE_FILE] if _is_codesign(config) else []
+    names += [f"{FIGURES_FOLDER}/{name}.png" for name in _figures(config)]  # other kinds are of `mohamjax plot`
     try:
         models = read_form(config.get("robust"), RobustForm)
     except InputError:  # it is of a search for one application model, or broken
@@ -74,10 +73,17 @@ def earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in (folder / name for name in names) if found(path, folder=False)]
 
 
+def _is_codesign(config: abc.Mapping[str, Any]) -> bool:
+    """Whether a `config.yaml` is of a search for hardware."""
+    return str(config.get("format")).startswith("codesign/")
+
+
 def _figures(config: abc.Mapping[str, Any]) -> list[str]:
     """Names of the figures of a search, without their endings, as `figures` and the verb `codesign` give them."""
-    if config.get("format") == CODESIGN_FORMAT:
+    if _is_codesign(config):
         return ["front", "hypervolume", "lanes", "predictions"]
+    if "search" not in config:  # the file is missing, broken or of something else
+        return []
     inner = config.get("search")
     stated = inner.get("objectives", DEFAULT) if isinstance(inner, dict) else DEFAULT
     try:

@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
+from mohamjax.dims import DATA_SPACES, DIMS
 from mohamjax.hardware import LevelRule, Technology, Template, template_arrays
 from mohamjax.hardware.template import Limits
 from mohamjax.io.files import remove_file
 from mohamjax.io.timeloop_writer import template_architecture, write_documents, write_timeloop
+from mohamjax.reader import read_text
 from mohamjax.runtime.struct import cast
 
 
@@ -29,6 +30,8 @@ def write_timeloop_template(
     folder: str | pathlib.Path, template: Template, technology: Technology
 ) -> list[pathlib.Path]:
     """Writes a template at its largest sizes: `arch.yaml`, `ERT.yaml`, `ART.yaml` and its constraints.
+
+    Constraints that an earlier export left in the folder are removed.
 
     Args:
         folder: The folder; created if absent.
@@ -56,18 +59,15 @@ def write_timeloop_template(
         rules |= {name: alike[0]} if alike else {}
         rules |= {f"constraints-{t}": t for t in apart}
     documents = {name: template_constraints(template, layer_type) for name, layer_type in rules.items()}
-    remarks = {name: wider_than(template, layer_type) for name, layer_type in rules.items()}
+    remarks = {name: [_MARK, *wider_than(template, layer_type)] for name, layer_type in rules.items()}
     written += write_documents(pathlib.Path(folder), documents, remarks)
     for path in pathlib.Path(folder).glob("constraints*.yaml"):
-        if path not in written and _is_exported(path.stem):
+        if path not in written and read_text(path, "YAML file").startswith(f"# {_MARK}"):
             remove_file(path, "an earlier export")  # `timeloop-mapper FOLDER/*.yaml` would obey it, too
     return written
 
 
-def _is_exported(stem: str) -> bool:
-    """Whether a file of constraints is named as those of an export are."""
-    head, *layer_types = stem.split("-")
-    return head == "constraints" and set(layer_types) <= set(LAYER_TYPES)
+_MARK = "Exported by mohamjax; another export into this folder replaces or removes this file."
 
 
 def template_constraints(template: Template, layer_type: str) -> dict[str, object]:
@@ -137,7 +137,7 @@ def wider_than(template: Template, layer_type: str) -> list[str]:
             for d in DIMS
             if d in own and d not in others
         ]
-        more += [f"{d} up to its larger limit along both axes" for d in both if x[d] != y[d]]
+        more += [f"{d} up to the larger of its limits along either axis" for d in both if x[d] != y[d]]
         if more:
             why = f"since {' and '.join(both)} may run along both axes"
             told.append(f"{level.name}: wider than the template, {why}: Timeloop may also run {', '.join(more)}.")

@@ -29,12 +29,13 @@ from mohamjax.io.formats import (
 )
 from mohamjax.io.job_transfer import read_transfer
 from mohamjax.io.jobs import load_platform, read_jobs
+from mohamjax.io.mapped_arrays import MAX_MAPPED
 from mohamjax.io.mappings import MAPPINGS_FORMAT
 from mohamjax.io.nest_costs import evaluate_nests
 from mohamjax.io.schedules import SCHEDULE_READERS, read_job_table
 from mohamjax.io.schemas import FORMS
 from mohamjax.problem.requirements import load_requirements
-from mohamjax.reader import MAX_LINES_BYTES, choice, open_file, read_text, read_yaml, type_name
+from mohamjax.reader import choice, open_file, read_text, read_yaml, type_name
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 from mohamjax.workload.ensemble import RobustForm, load_ensemble
@@ -225,7 +226,7 @@ def _needs_format(name: str) -> bool:
 
 def _check_ending(path: pathlib.Path, format: str) -> None:
     """Raises InputError for a file that is there, but that no command takes as one of this format, by its ending."""
-    open_file(path, "file", MAX_LINES_BYTES).close()  # a name of something packaged is no file
+    open_file(path, "file", MAX_MAPPED).close()  # a name of something packaged is no file
     ending, own = path.suffix.lower(), _ENDINGS.get(format)
     if own is None and ending in _ENDINGS.values():
         raise InputError(f"is no {format} file: it ends in {ending}", file=path, remedy="name the format that it has")

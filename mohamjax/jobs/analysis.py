@@ -145,8 +145,8 @@ def job_layer(
         kind: `conv`, `gconv`, `tconv`, `dwconv`, `fc`, `bmm` or `rnn` as in our importer, or `gemm`; case does not
             matter.
         bounds: loop bounds by the letters of `workload.DIMS`; 1 where a letter is missing. The channels of a depthwise
-            layer may be in G (our form, with the filters of each channel in K) or in C (the reference data), the rows
-            of a matrix product in N (ours) or in P.
+            layer may be in G (our form: K is then the number of filters of each channel, not of all output channels)
+            or in C (the reference data: K then does not matter), the rows of a matrix product in N (ours) or in P.
         stride: stride along the first and second axis.
         dilation: dilation along the first and second axis.
 

@@ -337,7 +337,7 @@ def own_columns(rows: Sequence[Row]) -> list[str]:
 
 def _identifier(stated: object) -> int | str:
     """A `design_id` as the number that searches write, or as text if it is another name."""
-    text = str(stated)
+    text = str(int(stated) if isinstance(stated, float) and stated.is_integer() else stated)
     return int(text) if text.isdecimal() and len(text) < 19 else text
 
 

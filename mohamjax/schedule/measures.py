@@ -190,7 +190,8 @@ MEASURES = {
         Measure(
             "period", "period_s", "period", "s", "highest throughput",
             value=lambda report, *_: _in_flight(report).period,
-            # At worst, all the work is done one layer after the other within the measured periods.
+            # At worst, all the work is done one layer after the other within the measured periods. Twice as many are
+            # scheduled, which leaves room for rates that are no whole multiples.
             extent=lambda extremes, _: (
                 float(extremes.frames @ extremes.least), float(extremes.all_frames @ extremes.most / extremes.measured)
             ),

@@ -106,12 +106,12 @@ def _frames(rates: list[float], periods: int) -> Frames:
     if periods < 1:
         raise InputError(f"is {periods}", item="periods", remedy="take at least 1")
     if periods > _MOST_FLYING:
-        raise _too_many(f"over 1e{len(str(periods)) - 1} frames")
+        raise _too_many(f"over 1e{len(str(periods)) - 1} frames", _MOST_FLYING)
     slowest = min(rate for rate in rates if rate)
     # A release at the very end, up to rounding, belongs to the next period.
     wanted = [periods * (rate / slowest) * (1 - 1e-12) if rate else 1.0 for rate in rates]
     if sum(wanted) > _MOST_FLYING:
-        raise _too_many(f"{sum(wanted):.3g} frames")
+        raise _too_many(f"{sum(wanted):.3g} frames", _MOST_FLYING)
     counts = [math.ceil(count) for count in wanted]
     network = np.repeat(np.arange(len(rates)), counts)
     number = np.concatenate([np.arange(count) for count in counts])
@@ -157,7 +157,7 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
     frames = _frames(rates.tolist(), 2 * periods)
     layer, frame = _layers_of(frames, application)
     if len(layer) > _MOST_FLYING:
-        raise _too_many(f"{len(layer):,} layers of frames", _MOST_FLYING)
+        raise _too_many(f"{len(layer):,} layers of frames in twice as many periods", _MOST_FLYING)
     # A release on the border, up to rounding, begins a period.
     period = np.minimum(frames.release * rates[rates > 0].min() + 1e-9, 2 * periods - 1).astype(np.int32)
     period = np.asarray(np.where(rates[frames.network] > 0, period, -1))[frame]
@@ -270,9 +270,10 @@ def run_periods(
     np.maximum.at(last, frame, end)
     latency = last - frames.release
     late = latency - np.asarray([network.deadline_s for network in application.networks])[frames.network]
+    late = np.where(np.abs(late) > 1e-9 * last, late, np.minimum(late, 0.0))  # releases are sums of the clock's jobs
     tile = np.asarray(design.assignment)[layer]
-    slowest = 1 / min(rate for rate in rates_of(application) if rate)
-    window = periods // 2 * slowest, periods * slowest
+    period = 1 / min(rate for rate in rates_of(application) if rate)
+    window = periods // 2 * period, periods * period
     overlap = np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0.0)
     seen = flow(
         found.start[: len(layer)], found.end[: len(layer)], duration[: len(layer)],
@@ -290,7 +291,7 @@ def run_periods(
         latency=latency,
         throughput=tuple(_throughput(last[frames.network == n]) for n in range(len(application.networks))),
         worst_lateness=float(late.max()),
-        missed=int((late > 1e-9 * last).sum()),  # times of release are sums of the clock's jobs
+        missed=int((late > 0).sum()),
         busy=np.bincount(tile, overlap, minlength=clock) / (window[1] - window[0]),
         used={
             f"link of tile {r - names.index('link')}" if names[r] == "link" else names[r]: float(share)

@@ -395,7 +395,7 @@ class HardwareSearch:
     def _score(self, searched: Searched) -> np.ndarray:
         """Curves `[H, B]` that a bracket compares, by `CodesignConfig.score`; ParEGO's is of latency, power and area.
 
-        Points that break the limit on power rank behind all others (`_behind`).
+        By their last values, points that break the limit on power rank behind all others (`_behind`).
         """
         latency, power = self._curves(searched)
         there = np.isfinite(latency)
@@ -515,9 +515,10 @@ class HardwareSearch:
 
 
 def _behind(score: np.ndarray, broken: np.ndarray, done: int) -> np.ndarray:
-    """Scores in which points that break the limit on power rank behind all others, multiplied by one factor.
+    """Scores in which points that break the limit on power rank behind all others at the generation compared.
 
-    The factor is `_BROKEN` if that is enough: latencies and energies differ by more between designs of one space.
+    All scores of points that break the limit are multiplied by one factor: `_BROKEN` if that is enough, else twice the
+    ratio that the scores need. A factor leaves how far a score fell, which the seats for the area compare, as it is.
 
     Args:
         score: `[H, B]`, positive; inf where there is none.
