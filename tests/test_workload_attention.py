@@ -103,12 +103,20 @@ def test_grouped_attention_may_have_more_keys_than_queries(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("past", [(2, 2, 6, 8), (1, 4, 6, 8), (1, 2, 6, 9)])
+@pytest.mark.parametrize("past", [(1, 4, 6, 8), (1, 2, 6, 9), (2, 6, 8)])
 def test_past_keys_are_like_the_new_ones(tmp_path, past):
     nodes = [node("Attention", ["q", "k", "k", "", "past", "past"], ["y"], "att")]
     inputs = [info("q", (1, 4, 3, 8)), info("k", (1, 2, 3, 8)), info("past", past)]
-    with pytest.raises(InputError, match=r"'att'.*where 1x2x\?x8 is needed"):
+    with pytest.raises(InputError, match=r"'att'.*where \?x2x\?x8 is needed"):
         attention(tmp_path, nodes, inputs)
+
+
+def test_a_past_of_one_sample_beside_a_larger_batch_is_a_warning(tmp_path):
+    nodes = [node("Attention", ["q", "k", "k", "", "past", "past"], ["y"], "att")]
+    inputs = [info("q", ("batch", 4, 3, 8)), info("k", ("batch", 2, 3, 8)), info("past", (1, 2, 6, 8))]
+    network, warnings = read(tmp_path, model(nodes, inputs, ["y"], opset=23), batch=4)
+    assert brief(network)[0] == ("bmm", {"G": 8, "N": 6, "K": 9, "C": 8})
+    assert len(warnings) == 1 and "the first axis of input 'past' is fixed at 1" in warnings[0]
 
 
 def with_cache(op):

@@ -600,11 +600,60 @@ def test_word_follows_the_element_type(tmp_path, dtype, bits):
 # ------------------------------------------------------------------------------------------------ dependencies
 
 
+_CAST = node("Cast", "q", "d", to=FLOAT)
+_GATHER = node("Gather", "groups g_idx", "large")
 _WEIGHTS = {
     "a mask of bytes": ([node("Cast", "m", "mf", to=FLOAT), node("Mul", "w mf", "v")], 32),
     "a difference of bytes": ([node("DequantizeLinear", "q s", "d"), node("Add", "w d", "v")], 32),
     "bytes twice": ([node("DequantizeLinear", "q s", "d"), node("Add", "d d", "v")], 8),
     "bytes and a scale": ([node("Cast", "q", "d", to=FLOAT), node("Mul", "d column", "v")], 8),
+    "a mask of a transposed weight": (
+        [node("Cast", "m", "mf", to=FLOAT), node("Transpose", "w", "wt"), node("Mul", "mf wt", "v")],
+        32,
+    ),
+    "a weight without a difference of bytes": ([node("DequantizeLinear", "q s", "d"), node("Sub", "w d", "v")], 32),
+    "bytes and a scale of each group (GPTQ)": ([_CAST, _GATHER, node("Mul", "d large", "v")], 8),
+    "a scale of each group and bytes": ([_CAST, _GATHER, node("Mul", "large d", "v")], 8),
+    "bytes, a zero point and a scale of each group (GPTQ)": (
+        [_CAST, _GATHER, node("Sub", "d large", "c"), node("Mul", "c large", "v")],
+        8,
+    ),
+    "bytes and an expanded scale (AWQ)": (
+        [_CAST, node("Expand", "column full", "large"), node("Mul", "d large", "v")],
+        8,
+    ),
+    "bytes and a scale of each block (AWQ)": (
+        [
+            _CAST,
+            node("Unsqueeze", "groups one", "inner"),
+            node("Expand", "inner blocks", "all"),
+            node("Reshape", "all full", "large"),
+            node("Div", "d large", "v"),
+        ],
+        8,
+    ),
+    "bytes unpacked from fewer": (
+        [
+            node("Concat", "half half", "unpacked", axis=0),
+            node("Cast", "unpacked", "d", to=FLOAT),
+            _GATHER,
+            node("Mul", "d large", "v"),
+        ],
+        8,
+    ),
+    "one of many tables of scales": (
+        [
+            _CAST,
+            node("Gather", "tables zero", "table"),
+            node("Gather", "table g_idx", "large"),
+            node("Mul", "d large", "v"),
+        ],
+        8,
+    ),
+    "bytes of one row and a scale of each": (
+        [node("Cast", "row", "d", to=FLOAT), node("Mul", "d scales", "r"), node("Reshape", "r upright", "v")],
+        8,
+    ),
     "bytes in front": ([node("DequantizeLinear", "q s", "d"), node("Concat", "d w", "v", axis=1)], 32),
     "bytes behind": ([node("DequantizeLinear", "q s", "d"), node("Concat", "w d", "v", axis=1)], 32),
     "bytes all over": ([node("DequantizeLinear", "q s", "d"), node("Concat", "d d", "v", axis=1)], 8),
@@ -613,12 +662,15 @@ _WEIGHTS = {
 
 @pytest.mark.parametrize("case", _WEIGHTS)
 def test_a_weight_computed_from_others_is_as_wide_as_the_widest(tmp_path, case):
-    """Scales, zero points and limits are smaller than what they are applied to, and do not count."""
+    """Scales, zero points and limits are smaller than what they are applied to, or made larger, and do not count."""
     nodes, bits = _WEIGHTS[case]
     weights = [weight("w", (8, 8)), weight("m", (8, 8), UINT8), weight("q", (8, 8), INT8), weight("s", ())]
-    network = single(
-        tmp_path, [*nodes, node("MatMul", "x v", "y")], [info("x", (4, 8))], [*weights, weight("column", (8, 1))]
-    )
+    weights += [weight("column", (8, 1)), weight("groups", (2, 8)), weight("tables", (9, 2, 8)), weight("scales", (8,))]
+    weights += [weight("half", (4, 8), UINT8), weight("row", (1, 8), INT8)]
+    weights += [const("g_idx", np.arange(8) // 4), const("zero", np.int64(0)), const("one", np.array([1]))]
+    weights += [const("full", np.array([8, 8])), const("blocks", np.array([2, 4, 8]))]
+    weights += [const("upright", np.array([8, 1]))]
+    network = single(tmp_path, [*nodes, node("MatMul", "x v", "y")], [info("x", (4, 8))], weights)
     assert network.layers[0].word_bits == bits
 
 
@@ -1349,7 +1401,7 @@ def choosing(condition):
     return node("If", condition, "y", "choice", then_branch=then, else_branch=other)
 
 
-@pytest.mark.parametrize("counted", ["by a sum", "by a sequence"])
+@pytest.mark.parametrize("counted", ["by a sum", "by a sequence", "by what it gathers"])
 def test_values_after_a_loop_that_may_end_early_are_unknown(tmp_path, counted):
     """The condition is a graph input: no layer decides, and still the loop runs 0 or 5 times."""
     keep = node("Identity", "go_in", "go")
@@ -1357,12 +1409,18 @@ def test_values_after_a_loop_that_may_end_early_are_unknown(tmp_path, counted):
         start = [node("Identity", "zero", "start")]
         body = loop_body([keep, node("Add", "v one", "v2")], [info("v", (), INT64)], [info("v2", (), INT64)])
         count = [node("Identity", "last", "n")]
+    elif counted == "by what it gathers":
+        start = [node("Identity", "zero", "start")]
+        body = loop_body([keep, node("Add", "v one", "v2"), node("Identity", "v2", "s")], [info("v", (), INT64)],
+                         [info("v2", (), INT64), info("s", (), INT64)])  # fmt: skip
+        count = [node("ReduceMax", "made", "n", keepdims=0)]
     else:
         start = [node("SequenceEmpty", [], "start")]
         sequence = helper.make_tensor_sequence_value_info("v", FLOAT, None)
         body = loop_body([keep, node("SequenceInsert", "v x", "v2")], [sequence], [info("v2", None)])
         count = [node("SequenceLength", "last", "n")]
-    nodes = [*start, node("Loop", "five go0 start", "last", "l", body=body), *count, node("Equal", "n five", "same")]
+    made = "last made" if counted == "by what it gathers" else "last"
+    nodes = [*start, node("Loop", "five go0 start", made, "l", body=body), *count, node("Equal", "n five", "same")]
     nodes.append(choosing("same"))
     weights = [const(name, np.int64(n)) for name, n in (("zero", 0), ("one", 1), ("five", 5))]
     proto = model(nodes, [info("x", (2, 4)), info("go0", (), BOOL)], ["y"], [*weights, *_LAYERS_OF_BRANCHES])
@@ -1371,21 +1429,49 @@ def test_values_after_a_loop_that_may_end_early_are_unknown(tmp_path, counted):
 
 
 @pytest.mark.parametrize("grown", ["carried", "gathered"])
-def test_sizes_after_a_loop_that_may_end_early_are_unknown(tmp_path, grown):
+def test_sizes_after_a_loop_that_may_end_early_are_those_of_all_trips(tmp_path, grown):
     keep = node("Identity", "go_in", "go")
     if grown == "carried":
         body = loop_body([keep, node("Concat", "v x", "v2", axis=0)], [info("v", None)], [info("v2", None)])
         nodes = [node("Loop", "five go0 x", "all", "l", body=body)]
     else:
-        nodes = [
-            node("Loop", "five go0", "all", "l", body=loop_body([keep, node("Relu", "x", "s")], [], [info("s", None)]))
-        ]
+        body = loop_body([keep, node("Relu", "x", "s")], [], [info("s", None)])
+        nodes = [node("Loop", "five go0", "all", "l", body=body)]
     nodes.append(node("MatMul", "all w", "y"))
     proto = model(nodes, [info("x", (2, 4)), info("go0", (), BOOL)], ["y"],
                   [weight("w", (4, 3)), const("five", np.int64(5))])  # fmt: skip
-    why = "changes its size as often as its data say" if grown == "carried" else "runs as often as its data say"
-    with pytest.raises(InputError, match=rf"'l' \(Loop\) {why}"):
-        read(tmp_path, proto)
+    network, warnings = read(tmp_path, proto)
+    assert brief(network) == [("fc", {"N": 12 if grown == "carried" else 10, "K": 3, "C": 4})]
+    assert len(warnings) == 1 and "its end depends on data; all 5 iterations are counted" in warnings[0]
+
+
+def test_a_decoder_that_stops_early_grows_its_cache_in_every_trip(tmp_path):
+    """A step of decoding appends a key to its cache and reads all keys; what it has made ends the loop."""
+    body = loop_body(
+        [
+            node("MatMul", "h wk", "k", "key"),
+            node("Concat", "cache k", "cache2", axis=0),
+            node("Transpose", "cache2", "kt"),
+            node("MatMul", "h kt", "scores", "scores"),
+            node("MatMul", "scores cache2", "h2", "context"),
+            node("ReduceSum", "h2", "sum", keepdims=0),
+            node("Greater", "sum nil", "go"),
+        ],
+        [info("h", None), info("cache", None)],
+        [info("h2", None), info("cache2", None), info("h2", None)],
+    )
+    nodes = [
+        node("Loop", ["three", "", "x", "past"], ["last", "keys", "steps"], "l", body=body),
+        node("MatMul", "keys wk", "y", "after_keys"),
+        node("MatMul", "steps wk", "z", "after_steps"),
+    ]
+    weights = [weight("wk", (4, 4)), const("three", np.int64(3)), const("nil", np.float32(0))]
+    network, warnings = read(tmp_path, model(nodes, [info("x", (1, 4)), info("past", (6, 4))], ["y", "z"], weights))
+    sizes = {layer.name: layer.shape for layer in network.layers}
+    assert [sizes[f"l.{i}/scores"].K for i in range(3)] == [7, 8, 9]
+    assert (sizes["after_keys"].N, sizes["after_steps"].N) == (9, 3)
+    assert edges(network)["after_keys"] >= {"l.1/context"}  # the last decision waits for it
+    assert len(warnings) == 1 and "all 3 iterations are counted" in warnings[0]
 
 
 def test_what_a_loop_that_may_end_early_leaves_alone_is_known(tmp_path):
@@ -1403,7 +1489,7 @@ def test_all_trips_of_a_loop_that_may_end_early_are_counted(tmp_path):
              node("MatMul", "l w", "y", "b")]  # fmt: skip
     weights = [weight("w", (4, 4)), const("three", np.int64(3)), const("yes", np.array(True))]
     network, warnings = read(tmp_path, model(nodes, [info("x", (2, 4)), info("go0", (), BOOL)], ["y"], weights))
-    assert len(network.layers) == 5 and edges(network)["b"] == {network.layers[3].name, "a"}
+    assert len(network.layers) == 5 and edges(network)["b"] == {network.layers[3].name}
     assert len(warnings) == 1 and "its end depends on data; all 3 iterations are counted" in warnings[0]
 
 
@@ -1648,8 +1734,27 @@ def test_what_the_file_states_may_be_stale_where_a_shape_is_changed(tmp_path, sh
                   value_info=[info("u", (1, 16, 8))])  # fmt: skip
     network, warnings = read(tmp_path, proto, skip_unknown=True, shapes=shapes)
     assert [layer.shape.N for layer in network.layers] == [rows]
-    told = [line for line in warnings if "tensor 'u' keeps the shape 1x16x8 that the file states" in line]
+    told = [line for line in warnings if "tensor 'u' keeps the shape 1x16x8 that the file states, though" in line]
     assert len(told) == stale and len(warnings) == 1 + stale
+    assert all("with the argument `shapes[u]`" in line for line in told)
+
+
+def test_one_line_tells_of_all_shapes_that_may_be_stale(tmp_path):
+    """Those inside a branch are not told: the user can give none there."""
+    branches = {
+        key: branch(key, [node("Magic", "x", f"{key}1", "inside", domain="acme"), node("Relu", f"{key}1", key)], key)
+        for key in ("then", "other")
+    }
+    inside = info("then1", (1, 16, 8))
+    branches["then"].value_info.append(inside)
+    nodes = [node("Magic", "x", f"u{i}", f"trick{i}", domain="acme") for i in range(3)]
+    nodes += [node("If", "yes", "b", "choice", then_branch=branches["then"], else_branch=branches["other"])]
+    nodes += [node("Add", "u0 u1", "a"), node("Add", "a u2", "c"), node("MatMul", "c w", "y")]
+    proto = model(nodes, [info("x", (1, 16, 8))], ["y", "b"], [weight("w", (8, 4)), const("yes", np.array(True))],
+                  domains=("acme",), value_info=[info(f"u{i}", (1, 16, 8)) for i in range(3)])  # fmt: skip
+    _, warnings = read(tmp_path, proto, skip_unknown=True, shapes={"x": (1, 32, 8)})
+    told = [line for line in warnings if "that the file states" in line]
+    assert len(told) == 1 and "tensor 'u0'" in told[0] and "(and likewise for 2 more)" in told[0]
 
 
 def test_an_unknown_operator_over_constants_makes_a_weight(tmp_path):

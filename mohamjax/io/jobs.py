@@ -183,8 +183,11 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
         raise InputError("all weights are 0", file=path, item="weight", remedy="give some job a weight above 0")
     if square:
         more = f", and {plural(len(square) - 1, 'other line')}" if len(square) > 1 else ""
-        told = f"{path}: line {square[0]}{more}: a depthwise layer with K = G has as many filters of each channel as channels"
-        warnings.warn(f"{told}; write K = 1 if K was meant to be all output channels", stacklevel=2)
+        warnings.warn(
+            f"{path}: line {square[0]}{more}: a depthwise layer with K = G has as many filters of each channel as"
+            " channels; write K = 1 if K was meant to be all output channels",
+            stacklevel=2,
+        )
     rank = np.empty(len(targets), int)
     rank[np.argsort(targets, kind="stable")] = np.arange(len(targets))
     return JobBatch(

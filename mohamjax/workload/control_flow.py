@@ -183,7 +183,8 @@ def _unroll(
     """Runs a loop iteration by iteration; returns None if its end turns out to be unknown.
 
     A loop with a trip count that data may end earlier counts as if it made all its trips, with a warning if there are
-    layers in its body. What it makes then has no known values, and only those sizes that do not depend on its trips.
+    layers in its body or sizes that its trips decide. What it makes then has the sizes of all its trips, but no known
+    values, so that these decide no If.
     """
     carried = list(inputs[2:])
     condition = inputs[1] if len(inputs) > 1 else None
@@ -191,8 +192,7 @@ def _unroll(
     mark = walk.mark()
     going: _Value = True if condition is None else proceed
     control = walk.union([condition]) if going is None else frozenset()
-    # What the loop may hand on if it ends before its last trip; None where its end is certain.
-    early: list[Tensor | None] | None = list(carried) if going is None and trips else None
+    uncertain = going is None and bool(trips)  # whether it may end before its last trip
     most = min(MAX_TRIAL, MAX_UNROLLED // (len(body.nodes) + 1))
     i = 0
     while (trips is None or i < trips) and (going is None or going):
@@ -215,51 +215,23 @@ def _unroll(
             deciding = walk.union([made[0]])
             # Layers of this iteration wait for those before it already: else dependencies would grow quadratically.
             control = deciding if any(p >= first for p in deciding) else control | deciding
-            early = list(carried) if early is None else [_either(*pair) for pair in zip(early, carried, strict=True)]
+            uncertain = True
         walk.budget.gather(len(gathered))
         for bucket, value in zip(gathered, made[1 + len(carried) :], strict=True):
             bucket.append(value)
         i += 1
     label = walk.label(node, scope)
-    if early is not None and walk.has_layers(body):
+    grown = bool(gathered) or any(a and b and a.shape != b.shape for a, b in zip(inputs[2:], carried, strict=True))
+    if uncertain and (grown or walk.has_layers(body)):
         walk.warn(f"{label}: its end depends on data; all {i} iterations are counted")
-    length = i if early is None else None
     out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in carried]
     for at, bucket in enumerate(gathered, 1 + len(carried)):
-        out.append(_stacked(walk, bucket, length, label) if bucket else _empty(body, at, label))
-    if early is None:
+        out.append(_stacked(walk, bucket, i, label) if bucket else _empty(body, at, label))
+    if not uncertain:
         return out
-    first = [*early, *[None] * len(gathered)]
-    return [_uncertain(walk, *pair, control, label) for pair in zip(out, first, strict=True)]
-
-
-def _either(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """A tensor that stands for one of two, with the sizes that both have; its dependencies are those of the first."""
-    if a is None or b is None:
-        return None
-    return dataclasses.replace(a, shape=_common(a.shape, b.shape), data=None, elements=None)
-
-
-def _uncertain(walk: Walk, last: Tensor, early: Tensor | None, control: frozenset[int], label: str) -> Tensor:
-    """What a loop hands on whose end depends on data.
-
-    Args:
-        walk: The walk.
-        last: What it hands on after all its trips.
-        early: What it may hand on earlier (`_either`), None for what it gathers.
-        control: The layers that decide where it ends.
-        label: The loop, as warnings and errors name it.
-    """
-    shape = last.shape if early is None else _common(early.shape, last.shape)
-    return dataclasses.replace(
-        last,
-        shape=shape,
-        data=None,
-        elements=None,
-        const=False,
-        producers=walk.union([last, early]) | control,
-        why=last.why if is_known(shape) else last.why or f"{label} changes its size as often as its data say",
-    )
+    return [
+        dataclasses.replace(t, data=None, elements=None, const=False, producers=walk.union([t]) | control) for t in out
+    ]
 
 
 def _empty(body: GraphPlan, at: int, label: str) -> Tensor:

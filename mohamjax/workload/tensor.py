@@ -53,6 +53,8 @@ class Tensor:
         why: Which operator lost the shape, for error messages.
         elements: The members of a sequence (or of an optional), where known.
         sequence: Whether it is a sequence.
+        stored: Of a constant: how many values the largest constant of the file has that it was computed from, at most
+            as many as it has itself; None = it is one of the file.
         repetition: Where it repeats itself; None = no known repetition. `dataclasses.replace` resets it and `origin`,
             because the values of the copy may differ.
         origin: Another tensor that holds the same values in the same row-major order; None = itself.
@@ -67,6 +69,7 @@ class Tensor:
     why: str = ""
     elements: list[Tensor] | None = None
     sequence: bool = False
+    stored: int | None = None
     repetition: Repetition | None = dataclasses.field(default=None, init=False)
     origin: Tensor | None = dataclasses.field(default=None, init=False)
 
@@ -74,6 +77,11 @@ class Tensor:
     def word_bits(self) -> int:
         """Width of a word: of the quantised type where there is one, otherwise of the element type."""
         return self.bits or TYPE_BITS.get(self.dtype, 32)
+
+    @property
+    def stored_values(self) -> int:
+        """Of a constant: how many values the file stores for it (`stored`), 0 if that is unknown."""
+        return self.stored or count(self.shape) or 0
 
     @property
     def values_known(self) -> bool:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 MAX_LAYERS = 50_000
 
+_SCALING = frozenset({"Mul", "Div", "Sub"})
+"""Operators that apply a scale or a zero point."""
+
 _SMALL = 1 << 8
 """Most elements of a tensor that counts as small."""
 
@@ -140,6 +143,7 @@ class Walk:
         self.symbols: dict[str, int] = {}
         self._warn = warn
         self._warned: set[str] = set()
+        self._stale: dict[str, Shape] = {}
         self._names: dict[str, int] = {}
         self._renamed: list[tuple[str, int | None]] = []
         self._functions = {(f.domain if f.domain != "ai.onnx" else "", f.name, f.overload): f for f in model.functions}
@@ -203,7 +207,10 @@ class Walk:
             InputError: The model cannot be read as layers; names the node and the remedy.
         """
         scope = Scope(dict(inputs), self.plan.hints, self.opsets, {}, main=True)
-        self.run_graph(self.plan, scope)
+        try:
+            self.run_graph(self.plan, scope)
+        finally:
+            self._warn_of_stale()
         return scope.tensors
 
     def run_graph(self, plan: GraphPlan, scope: Scope) -> list[Tensor]:
@@ -349,6 +356,9 @@ class Walk:
                 out.const = out.const or const or out.values_known
                 if out.const:
                     out.producers = frozenset()
+                    most = max((t.stored_values for t in operands), default=None)
+                    own = count(out.shape)
+                    out.stored = most if most is None or own is None else min(most, own)
                 else:
                     producers = self.union(operands) if producers is None else producers
                     out.producers = producers
@@ -361,7 +371,7 @@ class Walk:
                     narrow = TYPE_BITS.get(operands[0].dtype, 32)
                     out.bits = narrow if narrow <= 8 else operands[0].bits
                 elif const:
-                    out.bits = _widest(out, _largest(operands))
+                    out.bits = _computed_bits(call.op, out, operands)
             if out.elements is not None and not any(out.elements is t.elements for t in operands):
                 self.budget.gather(len(out.elements))
             if out.data is not None and not self.kept(out.data):
@@ -399,15 +409,22 @@ class Walk:
         """What the file states about a tensor (`static_shape`).
 
         Where the user changed a size that the file fixes, other sizes in the file may not hold any more: if the shape
-        is `wanted`, a warning says so.
+        is `wanted` and the user could give another, a warning says so (`_warn_of_stale`).
         """
         shape, dtype, sequence = static_shape(scope.hints.get(name), self.symbols if scope.main else {})
-        if wanted and any(d is not None for d in shape or ()) and self._resized and name not in self.shapes:
-            self.warn(
-                f"tensor {name!r} keeps the shape {show(shape)} that the file states, though the argument `shapes`"
-                f" changes sizes of the graph: if it changes too, give `shapes[{name}]`"
-            )
+        if wanted and scope.main and self._resized and name not in self.shapes and set(shape or ()) - {None}:
+            self._stale[name] = shape or ()
         return shape, dtype, sequence
+
+    def _warn_of_stale(self) -> None:
+        """Warns, in one line, of shapes in the file that may not hold any more because the user changed others."""
+        for name, shape in itertools.islice(self._stale.items(), 1):
+            others = len(self._stale) - 1
+            more = f" (and likewise for {others} more)" if others else ""
+            self.warn(
+                f"tensor {name!r} keeps the shape {show(shape)} that the file states{more}, though other sizes of the"
+                f" graph were changed: if this shape changes too, give it with the argument `shapes[{name}]`"
+            )
 
     @functools.cached_property
     def _resized(self) -> bool:
@@ -613,6 +630,23 @@ def _largest(tensors: Sequence[Tensor]) -> list[Tensor]:
     sizes = [count(t.shape) for t in tensors]
     most = max((n for n in sizes if n is not None), default=0)
     return [t for t, n in zip(tensors, sizes, strict=True) if n is None or n == most]
+
+
+def _computed_bits(op: str, out: Tensor, operands: Sequence[Tensor]) -> int | None:
+    """Width in bits of a constant that an operator computed from others; None where it is that of its type.
+
+    The widest of the largest operands decides. A product, quotient or difference may have a scale or a zero point that
+    was gathered or expanded to the size of its weight: here the operand decides for which the file stores the most
+    values. Where it stores equally many for two, neither is a scale and the wider decides (a weight with a mask); but
+    one row of weights has as many scales, so there the narrower decides. All this is a guess from sizes alone: it takes
+    a mask over one row of full weights for quantised weights, and stored scales as many as their weights for weights.
+    """
+    if op not in _SCALING:
+        return _widest(out, _largest(operands))
+    most = max(t.stored_values for t in operands)
+    weights = [t for t in operands if t.stored_values == most]
+    row = out.shape is not None and sum(d != 1 for d in out.shape) < 2
+    return _widest(out, [min(weights, key=lambda t: t.word_bits)] if row else weights)
 
 
 def _widest(out: Tensor, operands: Iterable[Tensor]) -> int | None:

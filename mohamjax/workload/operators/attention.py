@@ -92,18 +92,17 @@ def _check_operands(call: Call, wanted: tuple[int, int], keys: tuple[int, ...], 
         raise call.error(f"query {q}, key {k} and value {v} differ in batch, key/value heads or length")
 
 
-def _check_past(call: Call, at: int, wanted: tuple[int, int, int]) -> None:
-    """Refuses keys or values of earlier calls that do not have these batch entries, heads and channels of a head.
+def _check_past(call: Call, at: int, heads: int, size: int) -> None:
+    """Refuses keys or values of earlier calls that do not have these heads and channels of a head.
 
-    Their axes are batch, heads, length and channels; sizes that are unknown fit.
+    Their axes are batch, heads, length and channels; sizes that are unknown fit. So does any batch: that of an input
+    may be fixed while the user changes those of others, of which the importer warns.
     """
     shape = call.shape(at)
     if shape is None:
         return
-    own = (*shape[:2], shape[-1]) if len(shape) == 4 else ()
-    if len(own) != 3 or any(d not in (None, n) for d, n in zip(own, wanted, strict=True)):
-        batch, heads, size = wanted
-        raise call.error(f"past keys or values {show(shape)} (input {at}) where {batch}x{heads}x?x{size} is needed")
+    if len(shape) != 4 or shape[1] not in (None, heads) or shape[3] not in (None, size):
+        raise call.error(f"past keys or values {show(shape)} (input {at}) where ?x{heads}x?x{size} is needed")
 
 
 def _in_window(call: Call, keys: int, window: int) -> int:
@@ -229,8 +228,8 @@ def _attention(call: Call) -> list[Tensor]:
     stated = [(s[0], kv_heads, s[1]) if flat else s[:3] for s in (sk, sv)]
     _check_operands(call, (batch, kv_heads), *stated)
     past = call.shape(4)
-    _check_past(call, 4, (batch, kv_heads, size))
-    _check_past(call, 5, (batch, kv_heads, value_size))
+    _check_past(call, 4, kv_heads, size)
+    _check_past(call, 5, kv_heads, value_size)
     if past is not None and len(past) == 4:
         if past[2] is None:
             call.known_shape(4, "past key")
@@ -352,8 +351,8 @@ def _multi_head_attention(call: Call) -> list[Tensor]:
     at_past = _AT_PAST[call.op][0] if call.op in _AT_PAST else None
     past = _pair(call, at_past) if at_past is not None else (None, None)
     if at_past is not None:
-        _check_past(call, at_past, (batch, heads, size))
-        _check_past(call, at_past + 1, (batch, heads, value_size))
+        _check_past(call, at_past, heads, size)
+        _check_past(call, at_past + 1, heads, value_size)
     readers = (1, 1)
     if not call.has(_AT_BIAS[call.op]):  # a bias differs from head to head
         readers = _copies([k, past[0]], batch, heads, size), _copies([v, past[1]], batch, heads, value_size)

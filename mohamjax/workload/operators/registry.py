@@ -33,7 +33,7 @@ VALUES_FROM_FIRST = {"CastLike": 1, "EyeLike": 0, "RandomNormalLike": 0, "Random
 """Operator -> how many of its first inputs it takes values from. Of the others it takes only the shape or type."""
 
 QUANTISED_THROUGH = frozenset({
-    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Split", "Expand", "Concat",
+    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Split", "Expand",
     "Gather", "MaxPool", "Relu", "Clip", "Dropout", "Pad", "DepthToSpace", "SpaceToDepth", "Tile",
 })  # fmt: skip
 """Operators that leave a dequantised tensor in the value range of its quantised type."""
