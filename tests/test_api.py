@@ -403,6 +403,7 @@ def test_genes_that_mean_no_design_cost_infinitely_much(designs, space, gene, va
     assert np.isfinite(jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)).all()
 
 
+@pytest.mark.slow
 def test_evaluation_has_derivatives_in_both_modes(problem, tables):
     """With respect to the bandwidth, through the timeline, and to the hop energy."""
     with jax.enable_x64(True):

@@ -156,7 +156,7 @@ def test_every_form_of_the_same_designs_gives_the_same_numbers(tmp_path, documen
     (halves / "notes.txt").write_text("nothing")
     paths = [whole, lines(tmp_path / "lines.jsonl", document), bulk, halves]
     summary = evaluate(paths, tmp_path / "out.csv")
-    assert dataclasses.astuple(summary) == (4 * COUNT, 4 * COUNT, 5, 2, 0, 4 * COUNT)
+    assert dataclasses.astuple(summary) == (4 * COUNT, 4 * COUNT, 5, 2, 0, 4 * COUNT, 0)
     rows = table(tmp_path / "out.csv")
     for k in range(4):
         own = rows[k * COUNT : (k + 1) * COUNT]

@@ -104,6 +104,7 @@ def test_costs_that_fall_with_size_do_not_break_the_bound():
 # ---------------------------------------------------------------- by hand
 
 
+@pytest.mark.slow
 def test_a_chiplet_may_be_sized_for_another_model():
     """A memory of 512 rows takes less energy than one of 496: the bounds of the model that needs 496 know of it."""
     template, (one, other) = TEMPLATES[1], (application([[]], kinds=[[kind]]) for kind in range(2))

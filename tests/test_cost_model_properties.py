@@ -375,6 +375,7 @@ def test_reasons_name_the_first_thing_that_does_not_fit():
             assert (REASONS[int(got[0])], int(got[1])) == (reason, level)
 
 
+@pytest.mark.slow
 def test_too_small_a_table_gives_no_number():
     """Wires outside the closed form are nan, not a guess, with more children than the table holds."""
     spatial = np.ones((2, 2, 8), np.int32)

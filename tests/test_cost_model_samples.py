@@ -192,6 +192,7 @@ def test_a_sample_of_figures_beyond_the_numbers_is_a_row(tmp_path, rows):
     assert second["reject"] == others[0]["reject"]
 
 
+@pytest.mark.slow
 def test_a_layer_of_more_operations_than_floats_count_is_a_row(tmp_path):
     """Beyond 2^53 products of the same factors in another order round to other numbers."""
     rng = np.random.default_rng(1)
@@ -212,6 +213,7 @@ def test_a_layer_of_more_operations_than_floats_count_is_a_row(tmp_path):
     assert 0 < len(told) < len(samples) and all("more than 2^53 multiply-accumulates" in reason for reason in told)
 
 
+@pytest.mark.slow
 def test_a_bad_line_is_a_row_and_spoils_no_other(tmp_path, rows, capsys):
     good = next(r for r in rows if r["ok"] and r["arch"] == "eyeriss" and r["layer"]["shape"] == "conv")
     copy = json.dumps(good)

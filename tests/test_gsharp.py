@@ -429,6 +429,7 @@ def test_search_is_repeatable_within_bound_and_heuristics(batch):
     assert seeded.objectives["makespan"] == pytest.approx(float(exact.makespan[0]), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_several_objectives_give_a_front(batch):
     energetic = JobTable(**{**batch.__dict__, "energy": 1.0 / batch.duration})
     config = JobSearchConfig(population=16, generations=12, objectives=("makespan", "energy"))
@@ -457,6 +458,7 @@ def test_every_objective_of_tenants_can_be_searched(batch, objective):
     assert again[objective] == pytest.approx(found.objectives[objective], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_few_values_do_not_end_a_search():
     """With numbers of jobs most schedules are equal; where these could not stay, random search was as good (.65)."""
     rng, jobs, cores = np.random.default_rng(0), 40, 4
@@ -665,6 +667,7 @@ def test_schedules_of_a_job_table_stand_in_the_comparison(tmp_path, capsys):
     assert len(json.loads((tmp_path / "out" / "job_table.json").read_text())["schedules"]) == 5
 
 
+@pytest.mark.slow
 def test_a_front_is_told_by_its_extent_and_columns_with_their_units(tmp_path, capsys):
     """A fast accelerator costs ten times the energy: no schedule is best in both."""
     jobs = [

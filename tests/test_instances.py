@@ -78,6 +78,7 @@ def test_every_operator_keeps_individuals_valid(name, seed, layers, chips):
             assert broken(one, g) == []
 
 
+@pytest.mark.slow
 def test_fixed_and_closed_tiles_are_left_alone():
     g = genetics(3)
     on_tile = g.on_tile.at[2].set(1).at[5].set(CLOSED)

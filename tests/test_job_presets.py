@@ -253,6 +253,7 @@ def test_what_of_a_preset_does_not_count_is_said(tmp_path, capsys):
     assert "do not apply" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_presets_in_python(tmp_path):
     found = mj.schedule_jobs(TABLE, preset="as-released", population=4, generations=1)
     assert found.method == "gsharp-released" and found.best.evaluations == 8

@@ -144,6 +144,7 @@ def test_a_method_of_one_point_can_be_seen():
     assert [line.get_marker() for line in figure.axes[0].lines] == ["o", "None"]
 
 
+@pytest.mark.slow
 def test_from_one_batch_to_the_next_on_the_command_line(tmp_path, capsys):
     first, second = tmp_path / "first", tmp_path / "second"
     command = ["schedule", "--pool", "language", "--sample", str(JOBS), "--bandwidth", "1"]

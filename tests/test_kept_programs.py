@@ -472,6 +472,7 @@ def test_functions_that_begin_on_one_line_have_names_of_their_own():
     assert len({repr(add), repr(double), repr(more)}) == 3 and repr(add) == repr(again)
 
 
+@pytest.mark.slow
 def test_what_is_traced_for_another_platform_is_not_kept(folder):
     fresh()(rows(), ADD)
     kept = list(folder.iterdir())

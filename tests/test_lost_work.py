@@ -139,6 +139,7 @@ def test_a_killed_search_holds_no_folder(tmp_path):
 # ---------------------------------------------------------------- a full disk
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_costs_no_search(networks, done, monkeypatch, capsys):
     before = (done / "checkpoint.npz").read_bytes()
     monkeypatch.setattr(checkpoints, "write_bytes", raising(FULL))
@@ -165,6 +166,7 @@ def test_a_front_that_cannot_be_written_is_printed(networks, done, monkeypatch, 
     }
 
 
+@pytest.mark.slow
 def test_figures_that_cannot_be_drawn_cost_no_results(networks, done, monkeypatch, capsys):
     warning, stop = "warning: a file: cannot be written", "stopped by hand; the"
     for error, word, code in ((FULL, warning, 0), (KeyboardInterrupt(), stop, 130)):

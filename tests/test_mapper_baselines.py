@@ -47,6 +47,7 @@ def test_the_program_of_cosa_uses_the_array_and_the_buffers():
     assert factors[levels:].prod() == 24 and factors[:levels].prod() == 64 * 3 // 24
 
 
+@pytest.mark.slow
 def test_the_program_of_cosa_knows_what_the_buffer_fetches_again():
     """Weights bypass Eyeriss' global buffer: a loop of that level over K or C fetches them in every step off-chip."""
     eyeriss = load_template("eyeriss")

@@ -300,6 +300,7 @@ def test_mappings_in_the_place_of_invalid_ones_fit_with_their_own_bypasses():
     assert len(np.unique(np.asarray(made.keep), axis=0)) > 1
 
 
+@pytest.mark.slow
 def test_neighbours_store_a_data_space_or_no_longer():
     problem = jax.tree.map(jnp.asarray, free_space(SMALL))
     genes = jax.tree.map(lambda leaf: leaf[0], samples(jax.random.key(0), problem))

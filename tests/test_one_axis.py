@@ -36,6 +36,7 @@ def test_simba_has_eight_ways_and_shidiannao_one():
     assert one_axis_templates(load_template("shidiannao")) == (load_template("shidiannao"),)
 
 
+@pytest.mark.slow
 def test_the_union_is_what_an_enumeration_leaves_of_the_whole_space():
     """Compared with an enumeration of all combinations of factors in the whole space."""
 

@@ -119,6 +119,7 @@ def interleaved(first, second):
         yield [next(one) if i in own else next(two) for i in places]
 
 
+@pytest.mark.slow
 def test_it_claims_nothing_that_brute_force_denies():
     """Two chains on one or two chiplets: all orders are tried in the plain simulation."""
     app = application([[], [0], [1]], [[], [0], [1]])
@@ -138,6 +139,7 @@ def test_it_claims_nothing_that_brute_force_denies():
     assert possible > 10 and best >= 0.9 * possible
 
 
+@pytest.mark.slow
 def test_what_delays_somebody_is_told_from_what_does_not():
     before = evaluated(chains(6, (5, 4)), 6, 8)
     after, told = improved(before, 6)

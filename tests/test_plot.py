@@ -335,6 +335,7 @@ def test_times_are_written_in_full(folder, evaluated):
             assert written == (timeline.start[i, step["layer"]] * 1e-9, timeline.end[i, step["layer"]] * 1e-9)
 
 
+@pytest.mark.slow
 def test_leakage_is_a_part_where_it_counts(evaluated):
     parts = [name for name, _ in plot.design_view(evaluated, 0).chiplets[0].energy_J]
     assert parts == list(ENERGY_PARTS[:-1])

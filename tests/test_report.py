@@ -74,6 +74,7 @@ def test_a_design_may_be_named_with_its_folder(folder, evaluated, capsys):
     assert "FOLDER/ID with a folder of toy" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_results_of_own_technologies_need_no_other_file(tmp_path, monkeypatch, capsys):
     """Two of them are compared on one page; older results, which hold no tables, use the technologies given."""
     (tmp_path / "away").mkdir()

@@ -261,6 +261,7 @@ def test_models_have_what_separate_evaluations_give():
     assert (wanted[0, :, 2] == wanted[1, :, 2]).all() and (wanted[0, :, 0] != wanted[1, :, 0]).any()
 
 
+@pytest.mark.slow
 def test_plans_place_every_model_on_an_idle_package():
     """Each model gets the schedule that the plan gives to this model alone on the same chiplets."""
     ensemble, made = case()

@@ -116,6 +116,7 @@ def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_rates_per_layer_change_some_layers_of_a_small_design_at_least(instance):
     """0.001 per layer hardly changes five layers: `least_layers` raises the rate; with 0 it stays as it is."""
     space, designs, _ = instance

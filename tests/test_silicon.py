@@ -41,6 +41,7 @@ def measured():
         return {row["Layer"]: row for row in csv.DictReader(file) if row["Layer"] != "Total"}
 
 
+@pytest.mark.slow
 def test_the_chips_own_mappings_read_and_write_the_measured_bytes(tmp_path):
     architectures = read_architectures(reference("silicon/eyeriss_chip_architectures.json"))
     template, (chip,) = chip_template(), architectures.values()

@@ -161,6 +161,7 @@ def described_gpu():
     return jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("gpu",), abstract_device=device))
 
 
+@pytest.mark.slow
 def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for(kernels):
     arguments, axes = drawn(0, 3)
 

@@ -112,6 +112,7 @@ def test_timeloop_files_state_it(tmp_path):
     assert np.isfinite(back.shared_bandwidth).sum() == 3
 
 
+@pytest.mark.slow
 def test_an_explanation_names_the_port(tmp_path, capsys):
     machines, samples = (reference(f"silicon/dosa_{name}") for name in ("architectures.json", "timeloop.jsonl.gz"))
     with gzip.open(samples, "rt") as stream:

@@ -219,6 +219,7 @@ def test_templates_of_fixed_sizes_keep_them_and_this_is_told(nominal):
     assert len(told) == 2 and all(line.endswith("and templates of fixed sizes keep theirs") for line in told)
 
 
+@pytest.mark.slow
 def test_a_capacity_in_single_precision_loses_no_word():
     """Doubling 2^22 rows of one word is exact."""
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, EVALUATION)
@@ -391,6 +392,7 @@ def test_energies_share_the_energy_and_areas_the_area(found):
         np.testing.assert_allclose(found.elasticity[:, single, m].sum(axis=1), 1, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_what_is_part_of_another_stands_for_nothing_by_itself(nominal):
     """If no parameters are named, a MAC is listed without its multiplier and adder."""
     names = {one.name for one in apart(known_parameters(nominal))}

@@ -224,6 +224,7 @@ def nests_of(template, shape, count=64):
     return draw(jax.random.key(0)), own
 
 
+@pytest.mark.slow
 def test_costs_on_a_template_of_fixed_sizes_are_those_of_its_whole_arrays():
     template = dataclasses.replace(load_template("simba"), sizes="fixed")
     shape = WorkloadShape(K=64, C=32, P=28, Q=28, R=3, S=3)
@@ -245,6 +246,7 @@ def test_costs_on_a_template_of_fixed_sizes_are_those_of_its_whole_arrays():
     assert np.mean(part.objectives[0, valid, 1] < tables.objectives[0, valid, 1] * 0.999) > 0.2
 
 
+@pytest.mark.slow
 def test_arrays_of_more_than_256_children_have_an_energy():
     """R and P along X, K along Y: no closed form counts these wires, and a table of 256 children is too small."""
     template = toy(fanout=(32, 32))
