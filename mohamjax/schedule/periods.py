@@ -101,17 +101,17 @@ def frames_of(application: ApplicationModel, periods: int) -> Frames:
     return _frames(rates, periods)
 
 
-def _frames(rates: list[float], periods: int) -> Frames:
-    """Frames of networks with these rates, at least one of them above zero."""
+def _frames(rates: list[float], periods: int, most: int = _MOST_JOBS) -> Frames:
+    """Frames of networks with these rates, at least one of them above zero; `most` of them at most."""
     if periods < 1:
         raise InputError(f"is {periods}", item="periods", remedy="take at least 1")
-    if periods > _MOST_FLYING:
-        raise _too_many(f"over 1e{len(str(periods)) - 1} frames", _MOST_FLYING)
+    if periods > most:
+        raise _too_many(f"over 1e{len(str(periods)) - 1} frames", most)
     slowest = min(rate for rate in rates if rate)
     # A release at the very end, up to rounding, belongs to the next period.
     wanted = [periods * (rate / slowest) * (1 - 1e-12) if rate else 1.0 for rate in rates]
-    if sum(wanted) > _MOST_FLYING:
-        raise _too_many(f"{sum(wanted):.3g} frames", _MOST_FLYING)
+    if sum(wanted) > most:
+        raise _too_many(f"{sum(wanted):.3g} frames", most)
     counts = [math.ceil(count) for count in wanted]
     network = np.repeat(np.arange(len(rates)), counts)
     number = np.concatenate([np.arange(count) for count in counts])
@@ -154,7 +154,7 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
     if periods < 2:
         raise InputError(f"is {periods}", item="periods", remedy="a steady state takes 2 at least")
     rates = np.asarray(rates_of(application))
-    frames = _frames(rates.tolist(), 2 * periods)
+    frames = _frames(rates.tolist(), 2 * periods, _MOST_FLYING)
     layer, frame = _layers_of(frames, application)
     if len(layer) > _MOST_FLYING:
         raise _too_many(f"{len(layer):,} layers of frames in twice as many periods", _MOST_FLYING)
