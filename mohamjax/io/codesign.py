@@ -70,5 +70,5 @@ def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[st
         folder / "config.yaml": yaml.safe_dump(plain(result.record()), sort_keys=False, allow_unicode=True),
     }
     write_together(files)
-    remove_files([path for path in earlier if path not in files])
+    remove_files(earlier, files)
     return front

@@ -97,9 +97,11 @@ def _figures(config: abc.Mapping[str, Any]) -> list[str]:
 _OF_A_DESIGN = ("gantt", "area", "energy", "roofline")  # figures that a search draws for each role
 
 
-def remove_files(files: Sequence[pathlib.Path]) -> None:
-    """Removes files, and their folder inside the results if it is empty then; raises InputError where that fails."""
+def remove_files(files: Sequence[pathlib.Path], kept: abc.Container[pathlib.Path]) -> None:
+    """Removes files that are not kept, and their folder inside the results if it is empty then; raises InputError."""
     for path in files:
+        if path in kept:
+            continue
         remove_file(path, "an earlier search")
         if path.parent.name in (NOMINAL_FOLDER, FIGURES_FOLDER):
             with contextlib.suppress(OSError):  # something else is in it
@@ -182,7 +184,7 @@ def write_front_files(
     if archive is not None:
         files[folder / ARCHIVE_FILE] = front_csv(archive)
     write_together(files)
-    remove_files([path for path in (*earlier, folder / BOUNDS_FILE) if path not in files])
+    remove_files([*earlier, folder / BOUNDS_FILE], files)
 
 
 def write_search(

@@ -133,7 +133,7 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
     write_together(files)
     if result.nominal is not None:
         earlier = [path for path in earlier if path.parent != inner]
-    remove_files([path for path in earlier if path not in files])
+    remove_files(earlier, files)
     with contextlib.suppress(OSError):  # made for a search that did not take place; else something is in it
         inner.rmdir()
 

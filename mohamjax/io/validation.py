@@ -12,6 +12,8 @@ from collections import abc
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.hardware import Technology, Template, load_package, load_technology, load_template
@@ -87,9 +89,7 @@ _Found: TypeAlias = tuple[str, list[str]]
 """What a file holds, and its broken entries."""
 
 
-def _designs(path: pathlib.Path, format: str, given: _Given) -> _Found:
-    if format != DESIGN_ARRAYS_FORMAT:
-        check_format(read_document(path), (format,), path)
+def _designs(path: pathlib.Path, _format: str, given: _Given) -> _Found:
     rows, _evaluated = evaluate_designs(path, technology=given.technology)
     broken = [f"design {row['design_id']}: {row['reason']}" for row in rows if not row["valid"]]
     return plural(len(rows), "design"), broken
@@ -221,7 +221,8 @@ def _by_keys(path: pathlib.Path, document: abc.Mapping[Any, Any]) -> str:
 
 
 def _needs_format(name: str) -> bool:
-    return name in (DESIGNS_FORMAT, SCHEDULE_FORMAT, *JOB_FORMATS, MAPPINGS_FORMAT, "job-transfer/1")
+    """Whether documents of a form must state their format."""
+    return any(field.name == "format" and field.required for field in msgspec.structs.fields(FORMS[name]))
 
 
 def _check_ending(path: pathlib.Path, format: str) -> None:
@@ -265,9 +266,12 @@ def validate_file(
         InputError: the file as a whole breaks its format; a broken design, schedule or loop nest is in `broken`.
     """
     path = one_file(path)
+    stated = format
     format = format or format_of(path)
     check = _CHECKS[choice(format, FORMATS, what="format", argument="format")]
     _check_ending(path, format)
+    if stated in (DESIGNS_FORMAT, SCHEDULE_FORMAT):  # the reader takes both
+        check_format(read_document(path), (stated,), path)
     given = _Given(application, templates, technology, networks or {}, warn)
     holds, broken = check(path, format, given)
     return Validated(path, format, holds, tuple(broken))
