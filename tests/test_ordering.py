@@ -69,6 +69,7 @@ def ready_plainly(of, row, order):
     return np.asarray([max(np.asarray(done.end)[owner == n]) for n in range(len(app.networks))]) * 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "sizes"),
     [(0, (5, 4)), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((1, (7, 3, 6)), (2, (2, 12))))],
@@ -96,6 +97,7 @@ def test_no_network_is_later_and_nothing_else_changes(seed, sizes):
         np.testing.assert_allclose(plain, [old[row], new[row]], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_rounds_only_gain_and_the_end_is_the_end():
     """Networks get earlier in each round, and a run that starts from the last result finds no further round."""
     before = evaluated(chains(4, (6, 5, 3)), 4)
@@ -152,15 +154,17 @@ def test_what_delays_somebody_is_told_from_what_does_not():
     )
 
 
+@pytest.mark.slow
 def test_one_network_has_nothing_to_wait_for():
     before = evaluated(chains(7, (6,)), 7, 4)
     assert list(orderings(before, 5)) == [] and list(orderings(evaluated(chains(0, (5, 4)), 0, 4), 0)) == []
 
 
 def test_presets_of_papers_leave_orders_alone():
-    assert {name: Settings.preset("tiny", preset=name).moham.end_orders > 0 for name in PRESETS} == {
+    assert {name: Settings.preset("small", preset=name).moham.end_orders > 0 for name in PRESETS} == {
         "default": True, "layers": False, "paper": False, "moham": False,
     }  # fmt: skip
+    assert Settings.preset("tiny").moham.end_orders == 0  # it would simulate more schedules than the search has designs
 
 
 @pytest.mark.slow

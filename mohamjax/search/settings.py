@@ -37,7 +37,7 @@ class Budget:
 BUDGETS = {
     "tiny": Budget(
         MapperConfig(population=48, generations=8, descent=8),
-        MohamConfig(population=128, generations=40, seed_batches=8, end_orders=1),
+        MohamConfig(population=128, generations=40, seed_batches=8),
         RemapConfig(every=0),
     ),
     "small": Budget(
