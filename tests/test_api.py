@@ -112,6 +112,7 @@ def documented(name):
     return thing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.slow] * (x == "codesign")) for x in EXAMPLES])
 def test_every_public_name_has_an_example_that_runs(name, problem, tables, space, designs, result, files, monkeypatch):
     thing = documented(name)
@@ -390,6 +391,7 @@ def test_evaluated_mappings_are_those_of_the_tables(problem, tables):
     assert not mj.evaluate_mappings(wrong, layer, template).valid.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gene", "value"),
     [("template", -1), ("template", 7), ("assignment", 99), ("assignment", -1), ("mapping", 10_000), ("mapping", -1),
@@ -432,6 +434,7 @@ def test_evaluation_has_derivatives_in_both_modes(problem, tables):
         np.testing.assert_allclose(whole, differences[:, 0].sum(axis=0), rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_mappings_are_swept_over_technologies(problem, tables):
     """The template may be given by its name."""
     nest = jax.tree.map(lambda leaf: leaf[0, 0, 0], tables.mapping)
@@ -517,6 +520,7 @@ def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space)
         jax.jit(mj.evaluate)(dataclasses.replace(designs[0], order=jnp.arange(7)), space)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
@@ -586,6 +590,7 @@ def test_a_batch_of_no_nests_has_no_costs(problem, tables):
 # ---------------------------------------------------------------- designs
 
 
+@pytest.mark.slow
 def test_an_optimiser_of_ones_own_on_the_unit_cube():
     """An evolution strategy: Gaussian steps, and survival by the product of the objectives."""
     problem = mj.DesignProblem(toy(), templates=("simba", "shidiannao"))
@@ -615,6 +620,7 @@ def test_an_optimiser_of_ones_own_on_the_unit_cube():
         mj.design_dimensions(space, "genes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("genes", ["plans", "layers"])
 def test_a_point_with_a_nan_is_no_design(space, genes):
     point = np.full(mj.design_dimensions(space, genes), 0.5, np.float32)
@@ -641,6 +647,7 @@ def test_designs_are_indexed_like_arrays(designs):
     assert isinstance(designs, Rows) and designs[0]
 
 
+@pytest.mark.slow
 def test_evaluate_composes_over_stacked_packages(problem, tables, designs):
     packages = [mj.Package(interface_bandwidth=bandwidth) for bandwidth in (0.01, 0.1, 1.0)]
     spaces = [dataclasses.replace(problem, package=package).arrays(tables) for package in packages]
@@ -719,6 +726,7 @@ def test_search_is_a_search_of_the_same_seed(problem):
     same(expected, mj.search(problem, tables, "tiny", seed=3, **TINY))
 
 
+@pytest.mark.slow
 def test_search_takes_the_tables_as_they_are(problem, tables, space, result, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("layers were mapped")
@@ -730,6 +738,7 @@ def test_search_takes_the_tables_as_they_are(problem, tables, space, result, mon
     np.testing.assert_allclose(objectives, again.front.objectives, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_results_folder_of_python_is_that_of_the_command_line(problem, tables, result, tmp_path, capsys):
     """The verbs read the folder, and its files are those that `mohamjax search` writes."""
     out = tmp_path / "out"
@@ -785,6 +794,7 @@ def test_a_decision_takes_a_result_or_its_folder(given):
         mj.decide(given, "latency<=1s")
 
 
+@pytest.mark.slow
 def test_a_search_tells_how_far_it_is(problem, tables, result, capsys, monkeypatch):
     monkeypatch.setattr(utilisation, "LOW", 2.0)  # so that every layer counts as poorly utilised
     same(result, mj.search(problem, tables, budget="tiny", seed=0, progress=True, **TINY))
@@ -806,6 +816,7 @@ def test_the_mapper_tells_how_far_it_is(capsys):
     assert re.search(r"^mapper  2/2 sets \(0 cached\)  [\d,]+ mappings/s  0 s left$", capsys.readouterr().err, re.M)
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_from_its_checkpoint(problem, tables, result, tmp_path):
     kept = tmp_path / "checkpoint.npz"
     mj.search(problem, tables, budget="tiny", seed=0, checkpoint=kept, **TINY)
@@ -817,6 +828,7 @@ def test_a_search_goes_on_from_its_checkpoint(problem, tables, result, tmp_path)
         mj.search(problem, tables, budget="tiny", seed=1, checkpoint=kept, resume=True, **TINY)
 
 
+@pytest.mark.slow
 def test_resume_is_advised_where_there_is_something_to_resume(tables, result, tmp_path):
     assert len(result.front.objectives) > 1
     latency, _, area = result.front.objectives.min(axis=0) * 1.0001

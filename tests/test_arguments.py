@@ -92,6 +92,7 @@ def test_what_is_no_argument_is_told_in_one_line(problem, tables, space, designs
     assert "..." not in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_problem_may_be_networks_everywhere(tmp_path):
     """Networks stand for a problem with all templates, as for `map_layers` and `search`."""
     assert mj.sample_mappings(toy(), count=2).count.shape == (2, len(mj.DesignProblem(toy()).templates))
@@ -104,6 +105,7 @@ def test_a_problem_may_be_networks_everywhere(tmp_path):
     assert len(mj.read_designs(tmp_path / "designs.npz")) == 2
 
 
+@pytest.mark.slow
 def test_sensitivities_name_their_parameters(problem, space, designs):
     found = mj.sensitivities(designs, space, problem, ("nop.hop_energy", "technology.dram_energy"))
     assert found.parameter_names == ("nop.hop_energy", "technology.dram_energy")

@@ -140,6 +140,7 @@ def objectives(rows):
 # ---------------------------------------------------------------- round trips
 
 
+@pytest.mark.slow
 def test_every_form_of_the_same_designs_gives_the_same_numbers(tmp_path, document, evaluated, bulk):
     whole = write(tmp_path / "designs.json", document)
     halves = tmp_path / "halves"
@@ -638,6 +639,7 @@ sys.exit(main(words))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["in a block", "from outside"])
 def test_a_killed_command_is_resumed_to_the_same_bytes(tmp_path, way):
     """kill -9 of a process of its own, while it writes a block or at an arbitrary moment."""

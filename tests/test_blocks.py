@@ -59,6 +59,7 @@ def test_a_steady_sum_of_products_is_rounded_alike_in_every_program():
         assert np.array_equal(whole[:size], jax.jit(lambda a, b: steady_sum(a * b))(a[:size], b[:size]))
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(
     seed=st.integers(0, 2**31), rows=st.integers(0, 3), count=st.integers(1, 40), kinds=st.sampled_from([1, 3, 1000])
@@ -72,6 +73,7 @@ def test_a_short_argsort_is_the_stable_one(seed, rows, count, kinds):
         np.testing.assert_array_equal(jax.jit(jax.vmap(short_argsort))(jnp.asarray(keys)), found)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**31), size=st.sampled_from([1, 2, 31, 192]), share=st.sampled_from([0.0, 0.1, 0.5, 1.0]))
 def test_first_places_are_those_of_the_library(seed, size, share):
@@ -83,6 +85,7 @@ def test_first_places_are_those_of_the_library(seed, size, share):
             np.testing.assert_array_equal(own, jnp.flatnonzero(row, size=count, fill_value=size))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**16), count=st.sampled_from([1, 2, 31, 192, 1025]), columns=st.sampled_from([1, 3, 8]))
 def test_columns_side_by_side_are_sorted_stably(seed, count, columns):

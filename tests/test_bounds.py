@@ -171,6 +171,7 @@ def both(problem, made, chosen, package, most):
 FREE = PackageParameters(max_tiles=4, link_bandwidth=1e9, interface_bandwidth=1e9)
 
 
+@pytest.mark.slow
 def test_a_chain_takes_its_longest_path():
     problem = application([[], [0], [1], []])
     made = alike(problem, [100, 200, 300, 50], [1, 1, 1, 1])
@@ -180,6 +181,7 @@ def test_a_chain_takes_its_longest_path():
         assert bound.path_s == bound.latency_s == pytest.approx(600e-9)
 
 
+@pytest.mark.slow
 def test_equal_layers_take_their_work():
     problem = application(*[[[]] for _ in range(6)])
     made = alike(problem, [100] * 6, [1] * 6)
@@ -246,6 +248,7 @@ def test_more_ways_than_can_be_looked_at_leave_what_the_most_demanding_layers_ne
     assert need.min(axis=1).max() + 0.5 <= least_area(need, 0.5) < whole
 
 
+@pytest.mark.slow
 def test_prices_see_that_only_some_chiplets_run_a_layer():
     """Only chiplet 0 holds two of the layers: they take their time on it, whatever chiplet 1 does."""
     problem = application([[]], [[]], [[]])
@@ -261,6 +264,7 @@ def test_prices_see_that_only_some_chiplets_run_a_layer():
     assert 0.97 * values[0] < own.balance_s <= values[0] * SLACK
 
 
+@pytest.mark.slow
 def test_the_balance_reaches_the_best_of_small_cases():
     """On independent layers the bound is below, and mostly near, the best of all assignments (work and traffic)."""
     ratios = []

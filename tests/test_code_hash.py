@@ -27,6 +27,7 @@ def package(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_an_edit_of_any_source_file_changes_the_hash(package):
     fresh = code_hash.__wrapped__
     found = {fresh(package)}

@@ -130,6 +130,7 @@ PRECISION = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @PRECISION
 def test_samples_with_several_macs_per_innermost_buffer_agree(predicted, options):
     """Links between MACs: words of all data spaces, also those that a step leaves in place."""

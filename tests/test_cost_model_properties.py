@@ -90,6 +90,7 @@ def test_agrees_with_plain_rules(links, seed):
         assert verdict == plain_timeloop.verdict(plain, machine)
 
 
+@pytest.mark.slow
 @few
 @given(seed=SEEDS)
 def test_single_precision_stays_close(seed):
@@ -315,6 +316,7 @@ def one(layer, mapping, machine):
 jitted = jax.jit(one)
 
 
+@pytest.mark.slow
 def test_one_mapping_agrees_jitted_mapped_and_batched():
     batch = problems(3)[:4]
     layers, mappings, machines = (stack(x) for x in zip(*batch, strict=True))
@@ -330,6 +332,7 @@ def test_one_mapping_agrees_jitted_mapped_and_batched():
     assert jitted._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_shared_layers_and_machines_need_no_copies():
     rng = np.random.default_rng(5)
     layer, mapping = random_layer_and_mapping(rng, LEVELS)
@@ -406,6 +409,7 @@ def without_table():
     return jax.jit(jax.vmap(functools.partial(count_accesses, counting=Counting(max_children=0))))
 
 
+@pytest.mark.slow
 @few
 @given(seed=SEEDS, minimal=st.booleans())
 def test_wires_of_wide_arrays_need_no_table(seed, minimal):

@@ -105,6 +105,7 @@ def test_nothing_enters_from_infeasible_or_empty_batches():
     assert int(emo.archive_size(partial)) == int(emo.archive_size(first))
 
 
+@pytest.mark.slow
 def test_vmap_and_no_jit_and_one_compile():
     batches = np.stack([slope(k, 12) for k in range(3)]).astype(np.float32)
     empty = emo.archive_init(8, EXAMPLE, 3)

@@ -66,6 +66,7 @@ def test_blocks_of_directions_change_nothing(monkeypatch):
     np.testing.assert_array_equal(several[1], whole[::-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["distinct", "shared"])
 @pytest.mark.parametrize("m", [2, 3])
 def test_estimates_are_near_the_volumes_that_rows_add(m, kind):
@@ -83,6 +84,7 @@ def test_estimates_are_near_the_volumes_that_rows_add(m, kind):
     assert np.corrcoef(got, exact)[0, 1] > 0.97
 
 
+@pytest.mark.slow
 def test_what_several_reach_is_nobodys_own():
     inside = np.asarray([[0.5, 0.5, 0.5], [0.9, 0.1, 0.1], [0.5, 0.5, 0.5], [0.0, 1.0, 1.0]], np.float32)
     got = np.asarray(exclusive.exclusive_volume(jnp.asarray(inside)))
@@ -116,6 +118,7 @@ def test_survivors_of_the_first_front_come_by_what_they_add(f):
     np.testing.assert_array_equal(place, np.arange(8, 0, -1))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([12, 33]))
 def test_an_archive_never_reaches_less_far(seed, capacity):
@@ -133,6 +136,7 @@ def test_an_archive_never_reaches_less_far(seed, capacity):
     assert archive.thinned > 0 and archive.valid.all()
 
 
+@pytest.mark.slow
 def test_a_search_survives_and_archives_in_its_box():
     def sample(key):
         return jax.random.uniform(key, (3,), minval=0.1)

@@ -82,6 +82,7 @@ def test_order_of_rows_and_objectives_does_not_matter(rows, columns):
     np.testing.assert_allclose(moved, want, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_vmap_and_no_jit():
     fronts = np.random.default_rng(1).random((4, 7, 3)).astype(np.float32)
     alone = np.array([emo.hypervolume(front, np.ones(3)) for front in fronts])

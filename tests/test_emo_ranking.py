@@ -229,6 +229,7 @@ def test_wrong_arguments_are_named():
         emo.survive(f, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["peel", "blocked", "wide"])
 def test_vmap_ranks_every_population_alone(method):
     f = np.stack([special(kind, 40, 3) for kind in KINDS])
@@ -241,6 +242,7 @@ def test_vmap_ranks_every_population_alone(method):
         np.testing.assert_array_equal(crowding[k], alone[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["peel", "blocked", "wide"])
 def test_without_jit(method):
     f = special("mixed", 9, 3)

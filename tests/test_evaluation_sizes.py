@@ -73,6 +73,7 @@ def numbers(found, real):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float64, 1e-12)])
 def test_padding_and_batches_change_nothing(dtype, tolerance):
     real = sum(map(len, KINDS))

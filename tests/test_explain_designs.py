@@ -110,6 +110,7 @@ def test_single_precision_adds_up_too():
         assert total == pytest.approx(said["energy_J"], rel=2e-6)
 
 
+@pytest.mark.slow
 def test_cycles_that_single_precision_rounds_up_bind_no_buffer():
     """16,777,219 cycles of computing become 16,777,220."""
     problem, package = application([[]]), PackageParameters(max_tiles=1)

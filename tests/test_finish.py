@@ -87,6 +87,7 @@ def test_a_full_archive_keeps_its_fast_end(problem):
         assert (new.min(axis=0) <= old.min(axis=0) * (1 + 1e-6)).all()
 
 
+@pytest.mark.slow
 def test_the_search_goes_on_from_where_it_was(problem, state):
     """Batches at the end are not generations and draw random numbers of their own."""
     config = dataclasses.replace(CONFIG, end_batches=2)
@@ -95,6 +96,7 @@ def test_the_search_goes_on_from_where_it_was(problem, state):
     assert jnp.array_equal(jax.random.key_data(after.population.key), jax.random.key_data(state.population.key))
 
 
+@pytest.mark.slow
 def test_it_goes_batch_by_batch(problem, state):
     """A run that stops keeps what its batches found: none loses anything, and some find more."""
     config = dataclasses.replace(CONFIG, end_batches=3)
@@ -129,6 +131,7 @@ ROWS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(rows=ROWS)
 @settings(max_examples=60, deadline=None)
 def test_the_fast_end_is_that_of_a_plain_search(rows):

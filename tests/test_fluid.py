@@ -331,6 +331,7 @@ def _random_population(seed, population, jobs=30, accelerators=16, resources=5):
     return arguments, (0, 0, None, 0, 0, 0, 0, 0, None)
 
 
+@pytest.mark.slow
 def test_the_rest_of_the_population_changes_nothing():
     """A schedule gives the same bits alone, in a small and in a large population, nested or not."""
     arguments, axes = _random_population(0, 300)

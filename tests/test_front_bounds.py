@@ -187,6 +187,7 @@ def test_finer_cells_are_never_worse(small):
     assert bound[0] >= bound[1] >= bound[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_one_layer_on_one_chiplet_has_its_bounds_as_front(seed):
     problem = application([[]])
@@ -259,6 +260,7 @@ def test_a_chain_pays_for_the_time_that_it_has_not():
     assert curve(299e-9) == np.inf
 
 
+@pytest.mark.slow
 def test_other_layers_need_other_chiplets():
     """Beside a chiplet of one template there must be one of the other, for the layer that only that one runs."""
     problem = application([[]], [[]])
@@ -339,6 +341,7 @@ def test_curves_of_other_columns_are_refused():
         FrontCurves.from_dict(data)
 
 
+@pytest.mark.slow
 def test_idle_chiplets_bring_interfaces():
     """Three layers on three of six fixed chiplets reach three interfaces, of which a package of three has two."""
     lone = [Network(f"n{i}", (Layer("fc", "fc", "Gemm", WorkloadShape(K=64, C=64)),)) for i in range(3)]

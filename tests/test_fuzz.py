@@ -28,6 +28,7 @@ def tried(made, folder, budget=SLOWEST):
     return wrong, count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", [name for name in fuzzing.READERS if not name.startswith("onnx")])
 def test_documents(tmp_path, reader):
     """Damaged files of every reader but that of ONNX models; the sound file is read."""

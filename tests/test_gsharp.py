@@ -180,6 +180,7 @@ def test_too_many_jobs_are_refused():
                       jnp.ones(4096, bool))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing():
     problem_table = random_table(3)
     goals = JobGoals(deadline=tuple(np.linspace(100, 3000, 20)))
@@ -323,6 +324,7 @@ def test_heuristics_never_place_a_job_where_it_cannot_run():
             assert sorted(plan.order.tolist()) == list(range(20))
 
 
+@pytest.mark.slow
 def test_lpt_and_bounds_of_the_reference():
     with open(reference("maestro/magma_batches/job_analysis.csv")) as stream:
         layers = {r["layer_id"]: r for r in csv.DictReader(stream)}
@@ -394,6 +396,7 @@ def standard_children(jobs, padded, pairs=3000):
     return np.stack([~genes[0], genes[1]])  # the first child is the father before the pivot
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [100, 128, 1])
 def test_the_standard_crossover_cuts_among_real_jobs(jobs):
     """Children have one part from each parent, whatever the padding; the pivot is uniform over both genomes."""
@@ -439,6 +442,7 @@ def test_several_objectives_give_a_front(batch):
     assert np.all(np.diff(values[:, 0]) > 0) and np.all(np.diff(values[:, 1]) < 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["tardiness", "mean-end", "unsatisfied"])
 def test_every_objective_of_tenants_can_be_searched(batch, objective):
     jobs = len(batch.jobs)
@@ -606,6 +610,7 @@ def _one_core(jobs=6):
     return table(np.arange(1.0, jobs + 1)[:, None], np.zeros((jobs, 1)), 4.0, np.ones((jobs, 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gsharp", "gsharp-printed"])
 def test_a_search_ends_where_nothing_better_can_be_found(method):
     jobs, config = _one_core(), JobSearchConfig(population=8, generations=40)
@@ -617,6 +622,7 @@ def test_a_search_ends_where_nothing_better_can_be_found(method):
     assert other.best.evaluations == 32 and len(other.best.history) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("succession", [None, PRINTED])
 def test_a_search_that_stops_finds_what_it_would_have_found(succession):
     """Up to the generation that reaches the target, the two searches are the same."""
@@ -737,6 +743,7 @@ def test_results_are_printed_where_they_cannot_be_written(tmp_path, capsys):
     assert "job_table.json: cannot be written (is a folder); the results are only printed\n" in told.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["cycles", "s"])
 def test_files_state_the_time_unit(tmp_path, unit):
     table = {"format": "job-table/1", "time_unit": unit, "resources": [{"name": "memory", "bandwidth": 9}]}

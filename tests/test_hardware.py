@@ -412,6 +412,7 @@ def test_costs_of_the_packaged_templates():
     assert float(machine.mac_energy) == pytest.approx(1.20198, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_resize_by_hand():
     template = one(3)  # Accumulators, Operands, Buffer, DRAM, two padded levels
     capacity = jnp.asarray([16.0, 260, 4096, 5, 7, 7])
@@ -448,6 +449,7 @@ def test_fixed_costs_and_given_mac():
     assert unused.area[2] == 0
 
 
+@pytest.mark.slow
 def test_padding_and_stacking():
     padded = template_arrays(TEMPLATES, TECHNOLOGY, levels=9)
     for i, template in enumerate(TEMPLATES):
@@ -519,6 +521,7 @@ def test_one_compilation_serves_all_templates_and_sizes():
         leaves_equal(jax.tree.map(lambda leaf, row=row: leaf[row], halves), alone, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_double_precision():
     with jax.enable_x64(True):
         arrays = template_arrays(TEMPLATES, TECHNOLOGY, dtype=jnp.float64)

@@ -131,6 +131,7 @@ def test_templates_are_given_for_the_cores_that_are_named_or_for_those_with_laye
         read_allocation(path, dataclasses.replace(target, chiplets=("simba",) * 4))
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_run_in_its_folder(tmp_path, monkeypatch, capsys):
     """The mappings are random, so that no mapper runs."""
     page = (EXAMPLES.parent / "batches.md").read_text()

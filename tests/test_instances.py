@@ -129,6 +129,7 @@ def test_position_mutation_moves_instances_and_not_their_names():
     assert found("position_mutation", one) == {((1, 0, -1, -1), (1, 1, 1, 0, 0, 0), (1, 0, 2, 3))}
 
 
+@pytest.mark.slow
 def test_sa_crossover_matches_identifiers_and_not_tiles():
     # The second parent has instance 0 on the second tile: in the first parent it takes the place of instance 0.
     two = individual(B.replace(template=jnp.asarray([1, 0, -1, -1], jnp.int32)), [1, 0, 2, 3])
@@ -137,6 +138,7 @@ def test_sa_crossover_matches_identifiers_and_not_tiles():
     assert ((1, -1, -1, -1), (0,) * 6) in {got[:2] for got in first}
 
 
+@pytest.mark.slow
 def test_sa_crossover_appends_an_instance_that_one_parent_lacks():
     two = design([0, 1, 2, 3, 4, 5], [0, 0, 2, 1, 1, 1], [0] * 6, [0, 1, 0, -1])
     first = found("sa_crossover", individual(A, [1, 0, 2, 3]), individual(two, [1, 2, 0, 3]))

@@ -127,6 +127,7 @@ def test_lateness_below_zero_is_learnt_like_the_makespan():
 # ---------------------------------------------------------------- nevergrad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", LIBRARY_METHODS)
 def test_optimisers_of_the_library(method):
     pytest.importorskip("nevergrad", reason="nevergrad (extra `baselines`) is not installed")
@@ -141,6 +142,7 @@ def test_optimisers_of_the_library(method):
     assert found.objectives == run_method(method, TABLE, config, JobGoals()).best.objectives
 
 
+@pytest.mark.slow
 def test_the_first_points_of_cma_es_put_jobs_on_all_cores():
     """The library's own spread leaves the cores at the ends of the range idle (nevergrad 1.0.12)."""
     pytest.importorskip("nevergrad", reason="nevergrad (extra `baselines`) is not installed")

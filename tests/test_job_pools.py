@@ -86,6 +86,7 @@ def test_pools_of_a_scenario_of_ones_own(tmp_path, networks):
 COMMAND = ["schedule", "--platform", "S4", "--bandwidth", "1", "--method", "HEFT"]
 
 
+@pytest.mark.slow
 def test_drawn_from_the_command_line(tmp_path, capsys):
     for options, tasks in ((["--pool", "mixed"], TASKS), (["--jobs", "mobile", "--pool", "language"], ("language",))):
         out = tmp_path / options[-1]

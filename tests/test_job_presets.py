@@ -43,6 +43,7 @@ def rows(genes):
 # ---------------------------------------------------------------- succession
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("succession", [PRINTED, RELEASED, TEXTBOOK, Succession(0.2, 0.35, "even")])
 def test_elites_live_on_and_parents_are_of_the_best(succession):
     """With an operator that returns its parents, a generation is the elites, then members of the pool of parents."""
@@ -59,6 +60,7 @@ def test_elites_live_on_and_parents_are_of_the_best(succession):
     assert len(set(rows(following)[elites:])) > 1 or succession.draw == "roulette"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "elites"), [(2, 1), (10, 1), (20, 1), (100, 5)])
 def test_the_best_of_a_population_live_on_however_small_it_is(size, elites):
     """With an operator whose children are all marked, what is not marked has survived."""

@@ -48,6 +48,7 @@ def _schedules(table, count, seed=1):
     return order, np.array([[random.choice(a) for a in able] for _ in range(count)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("float32", "tolerance"), [(False, 1e-12), (True, 1e-5)])
 def test_many_schedules_over_one_table(float32, tolerance):
     table = _table()
@@ -74,6 +75,7 @@ def test_many_schedules_over_one_table(float32, tolerance):
         np.testing.assert_allclose(timelines.end[i], plain.end, rtol=tolerance)
 
 
+@pytest.mark.slow
 def test_traced_objectives_do_not_depend_on_padding():
     table = _table()
     order, accelerator = _schedules(table, 1)

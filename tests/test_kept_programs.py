@@ -111,6 +111,7 @@ print(sorted(got), got["sum"], got["rows"])
 """
 
 
+@pytest.mark.slow
 def test_the_next_process_traces_nothing_and_finds_the_same(tmp_path):
     root = pathlib.Path(__file__).resolve().parents[1]
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}

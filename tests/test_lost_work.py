@@ -180,6 +180,7 @@ def test_figures_that_cannot_be_drawn_cost_no_results(networks, done, monkeypatc
 # ---------------------------------------------------------------- Ctrl-C
 
 
+@pytest.mark.slow
 def test_ctrl_c_among_the_last_renames_says_that_results_are_there(networks, done, monkeypatch, capsys):
     real = os.replace
 
@@ -437,6 +438,7 @@ def test_what_is_to_be_done_at_the_end_is_done(thread):
     assert ended.stdout.split("\n") == ["said", *["thread"] * thread, "at the end", ""]
 
 
+@pytest.mark.slow
 def test_few_designs_stand_for_the_front_and_resuming_gives_the_others_back(networks, done, capsys):
     whole = table(done / "front.csv")
     assert len(whole) > 12

@@ -104,6 +104,7 @@ def test_whole_networks_add_up(mapped):
         assert not ((a <= b).all() and (a < b).any())
 
 
+@pytest.mark.slow
 def test_latencies_at_the_interface_are_those_of_a_layer_alone(mapped, network):
     """The fluid model gives the same for one job behind the default interface of 4 bytes per cycle."""
     report = json.loads((mapped / "sets.json").read_text())
@@ -128,6 +129,7 @@ def test_latencies_at_the_interface_are_those_of_a_layer_alone(mapped, network):
     assert " at the interface, " in (mapped / "nests.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_package_has_its_interface_and_its_memory(mapped, network, tmp_path, capsys):
     package = tmp_path / "package.yaml"
     package.write_text("interface_bytes_per_cycle: 2\nlink_bytes_per_cycle: 1\nmemory: {type: HBM2}\n")
@@ -146,6 +148,7 @@ def test_a_package_has_its_interface_and_its_memory(mapped, network, tmp_path, c
         assert frugal[0] < frugal[1]
 
 
+@pytest.mark.slow
 def test_one_axis_leaves_every_dimension_one(network, tmp_path, capsys):
     out = tmp_path / "sets.json"
     assert cli.main(["map", str(network), "--template", "simba", "--exhaustive", "--one-axis", "--out", str(out)]) == 0

@@ -127,6 +127,7 @@ def test_some_mappings_are_padded_and_none_covers_less_than_its_layer(tables):
     assert all((covered(rows(plain.mapping, u, t, m)) == LAYERS[u].shape.bounds).all() for u, t, m in entries(plain))
 
 
+@pytest.mark.slow
 def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
     """Objectives, and the energy that a chiplet's evaluation works out from the tables, at minimal sizes and larger."""
     with jax.enable_x64(True):
@@ -316,6 +317,7 @@ def test_it_beats_random_search_at_equal_evaluations():
     assert np.mean(ratios) > 1.03, ratios
 
 
+@pytest.mark.slow
 def test_a_given_mapping_takes_part(tables):
     """The most frugal mapping of a search, given to another that breeds nothing, is in its set."""
     energies = tables.objectives[..., 1]

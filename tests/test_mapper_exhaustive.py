@@ -114,6 +114,7 @@ def test_its_front_is_that_of_all_mappings(everything):
         assert violations(nest, SMALL, layer.shape) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_orders_of_one_class_cost_the_same(seed):
     """All orders of one level, of a random mapping with six loops there and other loops inside and outside."""
@@ -171,6 +172,7 @@ def test_a_loop_with_one_place_has_its_orders():
     assert sizes[1].mappings == sizes[0].mappings + 1
 
 
+@pytest.mark.slow
 def test_progress_and_sets_of_several_problems():
     """Templates of different depth side by side; a template that does not run a layer has no set."""
     layers = [UniqueLayer("dwconv", WorkloadShape(G=4, P=2)), UniqueLayer("fc", WorkloadShape(N=2, K=2))]

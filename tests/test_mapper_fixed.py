@@ -49,6 +49,7 @@ def test_the_template_is_the_machine(architectures):
             np.testing.assert_allclose(np.asarray(getattr(built, name))[0], given, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_objectives_are_those_of_the_machine_with_its_off_chip_limits(architectures):
     architecture = architectures["shidiannao"]
     template = free(architecture)

@@ -78,6 +78,7 @@ def case(seed, where):
     return shape, problem, samples(key, problem), jax.random.split(jax.random.fold_in(key, 1), COUNT)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(SEEDS, WHERE)
 def test_fill_takes_the_largest_factor_that_fits(seed, where):
@@ -151,6 +152,7 @@ def test_released_operators_keep_products_limits_and_fanouts(seed, where):
         assert (new.astype(float).prod(axis=2) <= np.asarray(problem.fanout)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("released", [False, True])
 def test_children_that_are_invalid_are_replaced(released):
     """Crossover and random mutation leave the small template's buffers overflowing; what `grow` returns never does."""
@@ -186,6 +188,7 @@ def test_presets_are_what_the_papers_print():
         mapper_preset("paper")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, preset in MAPPER_PRESETS.items() if preset.config is not None])
 def test_every_preset_breeds(name):
     """Children and immigrants join one generation: their drafts have as many steps."""
@@ -267,6 +270,7 @@ def kept_right(genes, problem):
     return np.all((np.asarray(genes.keep) == limits.keep) | limits.may_bypass, axis=(1, 2))
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(SEEDS)
 def test_variation_with_bypasses_stays_in_the_space(seed):

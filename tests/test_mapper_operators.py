@@ -374,6 +374,7 @@ def test_drafts_grow_in_their_order_however_many_are_wanted(form):
     assert large(drafts.genes, problem).any() and not large(found, problem).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [0, 1, 23, 24, 25, 48, 49, 70])
 def test_drafts_grow_whole_passes_of_them_and_one_more_or_less(wanted):
     """A pass takes 24 of 70 drafts, both in a block of the mapper and for one problem by itself."""

@@ -109,6 +109,7 @@ def test_distinct_numbers_and_their_places(numbers, most):
     assert found.tolist() == sorted(set(numbers)) and found[place].tolist() == numbers
 
 
+@pytest.mark.slow
 def test_a_bulk_nest_that_does_not_fit_spoils_its_designs_alone(problem, tmp_path):
     tables = mj.sample_mappings(problem, count=3, seed=0)
     designs = jax.device_get(mj.sample_designs(jax.random.key(0), problem.arrays(tables), 24))

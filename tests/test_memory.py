@@ -114,6 +114,7 @@ def test_what_templates_name_is_nothing_to_a_package():
     np.testing.assert_array_equal(evaluated(mj.Memory("LPDDR4"))[0], evaluated(mj.Memory("LPDDR4"), own)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["designs.json", "designs.npz"])
 def test_a_template_of_fixed_sizes_has_no_others_in_files(tmp_path, name):
     only = dataclasses.replace(load_template("simba"), name="chip", sizes="fixed")
@@ -148,6 +149,7 @@ def test_a_template_of_fixed_sizes_has_no_others_in_files(tmp_path, name):
         assert not any(row["valid"] for row in rows) and all("always has" in row["reason"] for row in rows), rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [mj.Memory("HBM2"), mj.Memory(energy=4.5), None])
 @pytest.mark.parametrize("name", ["designs.npz", "designs.json"])
 def test_files_of_designs_say_the_memory(tmp_path, memory, name):
@@ -243,6 +245,7 @@ def asked(memory):
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_if_the_memory_cost_something_else():
     stated = asked(mj.Memory(energy=4.5))
     known = known_parameters(stated)

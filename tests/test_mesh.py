@@ -93,6 +93,7 @@ def plain_ends(package, networks, one, own):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda p: f"{p.placement} {p.link_bandwidth:g}")
 def test_schedules_equal_those_of_an_oracle_that_knows_every_link(package):
     """Fifty cases over the packages; the mesh binds in most of those whose links are narrower than the interfaces."""
@@ -111,6 +112,7 @@ def test_schedules_equal_those_of_an_oracle_that_knows_every_link(package):
     assert other.sum() >= CASES // 2 if package.link_bandwidth < package.interface_bandwidth else not other.any()
 
 
+@pytest.mark.slow
 def test_unlimited_links_are_contention_of_interfaces_and_wide_ones_that_of_all():
     """Bit for bit, since an unlimited link grants everything; in single precision, which stays near the oracle."""
     networks = problem(1)

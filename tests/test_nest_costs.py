@@ -46,6 +46,7 @@ def written(folder, document, name="mine.json"):
     return folder / name
 
 
+@pytest.mark.slow
 def test_rows_are_what_the_mapper_writes_and_what_python_says(tmp_path, document, application, tables):
     """Costs stated in the file are not read; those of the rows come from the model, on each nest's own hardware."""
     empty = copy.deepcopy(document)

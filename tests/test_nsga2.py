@@ -61,6 +61,7 @@ def evolve(search, evaluate, key, generations, observe=lambda state: None):
     return emo.evolve(state, search.first(state), generations + 1, **steps, most=generations + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "size", "objectives", "reference", "best", "share"),
     # Of the box, the true fronts leave out 1/3 (under the curve f2 = 1 - sqrt(f1)) and the eighth of a ball.
@@ -88,6 +89,7 @@ def test_one_max():
     assert state.objectives[0, 0] == 0 and state.genes[0].all()
 
 
+@pytest.mark.slow
 def test_seeds_and_strangers_are_told():
     sample, vary = unit(5)
     search = emo.NSGA2(sample, vary, population=8, immigrants=3)
@@ -142,6 +144,7 @@ def small(**settings):
     return emo.NSGA2(sample, vary, population=7, immigrants=2, **settings)
 
 
+@pytest.mark.slow
 def test_evolve_is_ask_evaluate_tell_and_can_be_cut_anywhere():
     search, key = small(), jax.random.key(5)
     run = jax.jit(lambda key: evolve(search, zdt1, key, 6, lambda state: state.generation))
@@ -163,6 +166,7 @@ def test_evolve_is_ask_evaluate_tell_and_can_be_cut_anywhere():
     assert some._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_islands_search_as_they_would_alone():
     search = emo.Archived(small(), 16)
     keys = jax.random.split(jax.random.key(6), 3)
@@ -203,6 +207,7 @@ def test_an_archive_remembers_the_front_of_all_that_was_told():
     np.testing.assert_allclose(zdt1(state.archive.genes)[state.archive.valid], held, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_breaks_a_limit_survives_but_is_not_archived():
     def limited(x):
         return emo.constrained(zdt1(x), 0.5 - x[..., 0])

@@ -113,6 +113,7 @@ def test_frames_in_flight_are_copies_without_a_pause(flying):
     assert len(set(flying.reports.in_flight.period.tolist())) > 6
 
 
+@pytest.mark.slow
 def test_a_network_alone_on_a_chiplet_has_the_period_of_its_work():
     """Frames do not overlap: the period is the latency, and nothing idles."""
     problem = application([[], [0]])
@@ -143,6 +144,7 @@ def test_measures_are_what_reports_say(flying):
     assert (searched.objectives + offsets(EVERY, flying.application) > 0).all()
 
 
+@pytest.mark.slow
 def test_what_cannot_run_has_no_measure():
     problem = networks(RATES, deadline_s=3e-4)
     made = tables(problem, 0)

@@ -159,6 +159,7 @@ def test_every_operator_keeps_designs_valid(operator, seed, layers, chips):
         assert problems(design, g) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", MUTATIONS + CROSSOVERS, ids=lambda f: f.__name__)
 def test_every_operator_does_something(operator):
     g = genetics(5, L - 1)

@@ -126,6 +126,7 @@ def _everything(key, space):
     }
 
 
+@pytest.mark.slow
 def test_a_step_of_a_descent_leads_to_every_other_bound():
     space = padded_space(3, WorkloadShape(K=7, C=13, P=5))
     genes = _drawn(jax.random.key(0), space)

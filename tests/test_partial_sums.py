@@ -79,6 +79,7 @@ def spilling(made, share):
     return dataclasses.replace(made, offchip_words=words)
 
 
+@pytest.mark.slow
 def test_an_explanation_tells_the_partial_sums():
     problem = chains(0)
     plain = tables(problem, 0)

@@ -53,6 +53,7 @@ def cases(count=6):
     return [jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], (designs, found)) for i in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("periods", [1, 3])
 def test_periods_are_copies_of_the_networks_with_release_times(periods):
     problem = networks()
@@ -180,6 +181,7 @@ def steady(application, periods, duration, traffic, chiplet, bandwidth=1.0):
         return float(found.period), float(found.idle)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("periods", [2, 4, 8, 33])
 def test_a_chiplet_that_runs_ahead_hides_no_traffic(periods):
     """Two networks that share one byte per cycle: 1 and 3 bytes per period take 4 cycles, however they are shared."""
@@ -215,6 +217,7 @@ def paced(seen, n, rate):
     return latency[half:].max() <= latency[: half + 1].max() * (1 + 1e-6) + 1e-3 / rate
 
 
+@pytest.mark.slow
 def test_packages_keep_up_with_the_period_that_is_reported():
     problem = networks((1.0, 1.0, 1.0))
     made = tables(problem, 0)

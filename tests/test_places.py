@@ -132,6 +132,7 @@ def dominated_rows(state, space, variants):
     return set(rows[good].tolist())
 
 
+@pytest.mark.slow
 def test_no_order_of_the_chiplets_dominates_a_design_of_a_closed_front(state, closed, space):
     layers = int(space.genetics.layers)
     assert dominated(state, space, lambda design: permuted(design, layers)) > 3, "nothing to close"
@@ -150,6 +151,7 @@ def standing_for(state, space, config):
     return dataclasses.replace(state, archive=dataclasses.replace(state.archive, valid=jnp.asarray(valid)))
 
 
+@pytest.mark.slow
 def test_only_what_stands_for_the_front_is_closed(state, closed, space):
     layers = int(space.genetics.layers)
     few = dataclasses.replace(CLOSED, front=12)
@@ -169,6 +171,7 @@ def test_only_what_stands_for_the_front_is_closed(state, closed, space):
     assert dominated(after, space, lambda design: permuted(design, layers)) > 0
 
 
+@pytest.mark.slow
 def test_designs_that_a_move_would_better_are_told_from_closed_ones(state, closed, space):
     """Compared with brute force; a closed front has no such design, in whatever order its designs are given."""
     layers = int(space.genetics.layers)
@@ -252,6 +255,7 @@ def test_it_loses_nothing_counts_and_repeats_itself(state, closed, space):
     assert np.array_equal(archived(still)[1], new)
 
 
+@pytest.mark.slow
 def test_it_is_the_end_of_a_search_unless_it_is_switched_off(state, space):
     told = []
     *_, last = finishing(state, space, CLOSED, told=told.append)

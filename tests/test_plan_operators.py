@@ -322,6 +322,7 @@ def need(c, individual):
     return out
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=seeds, layers=st.integers(1, L), chips=chiplets, demands=demanded, every=st.booleans())
 def test_adjusted_designs_are_valid_and_their_plans_follow(seed, layers, chips, demands, every):

@@ -360,6 +360,7 @@ def test_kinds_and_immediate_predecessors_change_nothing(seed, demands):
     np.testing.assert_array_equal(*orders)
 
 
+@pytest.mark.slow
 def test_a_decoded_plan_is_the_same_without_jit():
     c = case(4, demands="fcp")
     plans = random_plans(4, c)
@@ -460,6 +461,7 @@ def test_layers_that_one_template_runs_go_there():
         assert (individual.design.template[individual.design.assignment[:n]][same] == 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["cpu", "wide"])
 def test_what_waits_for_a_layer_that_runs_nowhere_takes_no_time_from_others(form):
     """Layer 1 waits for layer 0, which runs nowhere; layers 2 and 3 are placed as if they were alone."""

@@ -124,6 +124,7 @@ def test_ranks_over_several_blocks_are_those_of_the_definition(rows):
         np.testing.assert_array_equal(got, plain_emo.rank(f))
 
 
+@pytest.mark.slow
 def test_ranks_take_their_phases():
     """There are more groups of blocks than phases: rows are only compared with rows of their own and later phases."""
     f = np.random.default_rng(1).random((16_500, 2)).astype(np.float32)
@@ -146,6 +147,7 @@ def batches(kind, rows):
     return [(np.round(b, 2) + 0.01 if kind == "ties" else b).astype(np.float32) for b in out]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarded", [False, True])
 @pytest.mark.parametrize(("kind", "log"), [("distinct", False), ("ties", True)])
 def test_the_archive_keeps_the_same_rows(kind, log, guarded):
@@ -325,6 +327,7 @@ def test_a_search_of_jobs_says_the_same_in_either_form():
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), one, other)
 
 
+@pytest.mark.slow
 def test_timelines_are_the_same_in_either_form():
     rng, jobs, cores = np.random.default_rng(2), 40, 4
     before = [[p for p in range(j) if rng.random() < 0.05] for j in range(jobs)]

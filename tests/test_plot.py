@@ -433,6 +433,7 @@ def named(suffix="png"):
     return {f"{kind}_{role}.{suffix}" for kind in ("gantt", "area", "energy", "roofline") for role in roles}
 
 
+@pytest.mark.slow
 def test_plot_evaluated_writes_all_figures(tmp_path, evaluated):
     paths = figures.plot_evaluated(evaluated, tmp_path / "new", title=TITLE, history=HISTORY, formats=("png", "svg"))
     names = {path.name for path in paths}
@@ -453,6 +454,7 @@ def test_plot_results_reads_a_folder(folder):
     assert {path.name for path in paths} == {"front.png", "convergence.png"} | named()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [False, True])
 def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated, bounds):
     certificate = None
@@ -474,6 +476,7 @@ def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated, 
 PYTHON = sys.executable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", [PYTHON, "/no/such/python", shutil.which("false"), None])
 def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypatch, python):
     """Also if the other process cannot start or dies, and if the working folder holds a file `matplotlib.py`."""

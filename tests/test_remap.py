@@ -58,6 +58,7 @@ def cut(tables: MappingTables, entries: int) -> MappingTables:
 # ---------------------------------------------------------------- room
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entries", [3, 4, 7])
 def test_room_changes_no_evaluation(entries):
     problem = dc.chains(2)
@@ -164,6 +165,7 @@ def again(application, tables, sample, room, *, generations=1, descent=REMAP.des
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generations", [0, 1])
 def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mapped, generations):
     sample = sampled(application, mapped, 3, 6)

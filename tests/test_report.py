@@ -312,6 +312,7 @@ def test_equal_contents_give_equal_pages(evaluated):
     assert page(told, "x") == page(json.loads(json.dumps(told)), "x")
 
 
+@pytest.mark.slow
 def test_5000_designs_and_512_whole_ones_of_176_layers_stay_below_10_MB(evaluated):
     told = contents([made_up(evaluated, 5000)], most=3)
     (result,) = told["results"]

@@ -87,6 +87,7 @@ def broken(design, g, fixed, closed):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", MUTATIONS + CROSSOVERS, ids=lambda f: f.__name__)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**16))
@@ -316,6 +317,7 @@ def test_list_schedules_have_as_many_chiplets_as_are_demanded(chiplets, fixed):
         assert package[: len(resolved.fixed)] == tuple(resolved.tiles[resolved.fixed])
 
 
+@pytest.mark.slow
 def test_a_closed_package_is_all_there_is(networks, tmp_path):
     package = {
         "open": False,

@@ -71,6 +71,7 @@ def test_a_search_stopped_in_every_way_ends_with_the_same_files(command, undistu
     assert interruptions.differences(undisturbed, out) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [0.0, 0.02, 0.1, 0.3, 0.6])
 def test_interrupts_are_heard_while_it_starts(networks, tmp_path, moment):
     """Two interrupts during the import of extension modules, which may turn an interrupt into another error."""

@@ -223,6 +223,7 @@ def case():
     return ensemble, tables(ensemble.joined, 3)
 
 
+@pytest.mark.slow
 def test_models_have_what_separate_evaluations_give():
     """Each model is evaluated by itself, on chiplets as large as all models need; the requirement is 1e-6."""
     ensemble, made = case()

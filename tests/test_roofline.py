@@ -55,6 +55,7 @@ packages = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(package=packages, seed=st.integers(0, 2**31))
 def test_no_layer_runs_above_its_roof(evaluated, package, seed):
@@ -74,6 +75,7 @@ def test_no_layer_runs_above_its_roof(evaluated, package, seed):
             assert chip.roof.bandwidth == min(limits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bandwidth", [0.5, math.inf])
 def test_what_binds_a_layer_is_what_the_cost_model_says(evaluated, bandwidth):
     """Without an off-chip limit it is the loop-nest model's explanation; with a low one that holds for most layers."""

@@ -597,6 +597,7 @@ def test_a_schedule_written_by_hand(results, networks, tmp_path):
         np.testing.assert_allclose([row["start_s"], row["end_s"]], [step["start_s"], step["end_s"]], atol=1e-15)
 
 
+@pytest.mark.slow
 def test_a_design_goes_to_timeloop_and_back(results, tmp_path):
     document = json.loads((results / "designs.json").read_text())
     simba = [d for d in document["designs"] if {chip["template"] for chip in d["chiplets"]} == {"simba"}]

@@ -67,6 +67,7 @@ def plainly(it: ListScheduler, package: tuple[int, ...], chosen: np.ndarray, pri
     return order, [tile[i] for i in range(LAYERS)], mapping, max(end.values()), sum(c[1] for c in cost), area
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("priority", PRIORITIES)
 @pytest.mark.parametrize("pinned", [False, True])
 def test_schedules_side_by_side_are_those_of_a_plain_scheduler(priority, pinned):

@@ -247,6 +247,7 @@ def test_made_up_designs_have_the_shapes_of_real_ones(problem, settings):
     assert sorted(made.order[0]) == list(range(made.order.shape[1]))
 
 
+@pytest.mark.slow
 def test_individuals_grown_together_are_those_grown_one_by_one(problem, settings):
     """Immigrants and children are completed and decoded in one batch, but each depends on its own draft alone."""
     layers, templates = problem.application.unique_layers, problem.resolved.templates
@@ -261,6 +262,7 @@ def test_individuals_grown_together_are_those_grown_one_by_one(problem, settings
             assert np.array_equal(a[i], b[0])
 
 
+@pytest.mark.slow
 def test_the_cache_is_found_again_by_another_process(tmp_path):
     """The second process compiles nothing that the first one kept, even if the working folder changes."""
     code = """

@@ -30,6 +30,7 @@ def test_a_mac_costs_what_the_technology_or_else_its_template_says(energy, area)
     assert np.any(before.hop_energy > after.hop_energy) == (area is None)  # wires are as long as what they cross
 
 
+@pytest.mark.slow
 def test_energy_of_designs_follows_the_technology_of_the_bench():
     problem = chains(1)
     made = tables(problem, 1)
@@ -52,6 +53,7 @@ def test_energy_of_designs_follows_the_technology_of_the_bench():
     np.testing.assert_allclose(found.chiplets.area - smaller.chiplets.area, saved, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_static_energy_is_leakage_over_the_makespan():
     problem = chains(2)
     made = tables(problem, 2)

@@ -136,6 +136,7 @@ def test_an_export_tells_how_far_it_is_where_it_takes_a_while(capsys, monkeypatc
     assert told[-1].startswith("writing  4 of 4")
 
 
+@pytest.mark.slow
 def test_a_step_is_announced_where_it_is_silent_for_three_seconds(capsys):
     with Terminal() as terminal:
         with terminal.waiting("over at once"):

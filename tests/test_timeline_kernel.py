@@ -102,6 +102,7 @@ def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
     assert not larger, larger
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("population", "jobs", "accelerators", "resources"), [(1, 7, 3, 1), (37, 40, 5, 3), (64, 33, 16, 2), (5, 70, 5, 3)]
 )

@@ -80,6 +80,7 @@ def tables(**actions):
     return yaml.safe_dump({"ERT": {"version": 0.3, "tables": rows}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "energies"), [("1", [3577871.25, 78732]), ("2", [3577871.25, 116640]), ("a.ert", [3577871.25, 78732])]
 )

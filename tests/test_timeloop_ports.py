@@ -24,6 +24,7 @@ from mohamjax.mapping import Counting, cycles, evaluate_batch
 BATCH = 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 40], ids=["all", "some"])
 @pytest.mark.parametrize(
     ("first_fills", "wanted"), [(True, "cycles"), (False, "cycles_with_v3_fills")], ids=["before-3.0", "3.0"]
@@ -44,6 +45,7 @@ def test_cycles_of_the_timeloop_of_others(first_fills, wanted, step, tmp_path):
         np.testing.assert_allclose(energies, [row["expected"]["energy_uJ"] for row in rows], rtol=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_first_fills_agree_with_plain_rules(seed):

@@ -551,6 +551,7 @@ def test_the_command_evaluates_timeloop_files(exported, tmp_path, capsys):
     assert "warning" not in said.err
 
 
+@pytest.mark.slow
 def test_figures_without_a_table_are_told_to_be_zero(exported, tmp_path, capsys):
     names = [str(f) for f in exported[0] if f.name.upper() not in ("ERT.YAML", "ART.YAML")]
     assert len(names) == len(exported[0]) - 2

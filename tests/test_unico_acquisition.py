@@ -92,6 +92,7 @@ def plain_picks(gains, free, feasibility):
     return picks, worth
 
 
+@pytest.mark.slow
 def test_mesmo_against_a_plain_version(case):
     surrogate, pool, mask, y, feasibility = case
     with jax.enable_x64(True):
@@ -205,6 +206,7 @@ def small(rule):
     return lambda key, surrogate, among: qhvi(key, surrogate, among, front, **sizes)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31 - 1), st.integers(0, 12), st.sampled_from(["mesmo", "qhvi", "approach"]))
 def test_batches_are_without_repetition(seed, present, rule):

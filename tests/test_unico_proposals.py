@@ -95,6 +95,7 @@ def learnt(rows, config):
     return proposals._training_rows(history, config, np.log(history.objectives)).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [None, 4.0])
 @pytest.mark.parametrize(("choose", "program"), [(evolved, ranking._survive), (learnt, fidelity.training_rows)])
 def test_a_growing_history_compiles_nothing_anew(monkeypatch, cap, choose, program):

@@ -188,6 +188,7 @@ def test_what_is_not_expected_to_come_nearer_is_left_to_the_other_rule(whole, mo
     assert found[0] == candidates[0] and found[1] != candidates[1]
 
 
+@pytest.mark.slow
 def test_other_methods_do_not_aim(whole, monkeypatch):
     found, candidates = aimed_batch(whole, monkeypatch, [1.0], method="hasco")
     assert found[0] != candidates[0]
@@ -366,6 +367,7 @@ def test_checkpoints_that_do_not_fit_are_refused(whole, tmp_path):
 _SLOW = ("hasco", "hasco-r")  # they fit for every point, and have programs of their own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [pytest.param(m, marks=[pytest.mark.slow] * (m in _SLOW)) for m in METHODS if m != "unico"]
 )
@@ -384,6 +386,7 @@ def test_baselines_spend_no_more(whole, method):
             assert np.array_equal(history.objectives[i], first.objectives[j])
 
 
+@pytest.mark.slow
 def test_a_limit_on_power_is_kept(whole):
     power = whole[1].history["power_W"]
     cap = float(np.median(power))
@@ -394,6 +397,7 @@ def test_a_limit_on_power_is_kept(whole):
         search(power_cap_W=1e-9, method="random").run()
 
 
+@pytest.mark.slow
 def test_small_spaces_are_used_up():
     space = dataclasses.replace(SPACE, name="tiny", axes=(*SPACE.axes[:3], *(
         dataclasses.replace(axis, values=axis.values[:1]) for axis in SPACE.axes[3:]
@@ -408,6 +412,7 @@ def test_small_spaces_are_used_up():
     assert own.done()
 
 
+@pytest.mark.slow
 def test_results_evaluate_to_the_same_numbers(whole, tmp_path):
     result = whole[1]
     front = write_codesign(tmp_path, result)

@@ -87,6 +87,7 @@ def test_a_number_that_is_no_point_is_refused():
         named_space("unico-ci").digits([1728])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["unico-ci", *TEMPLATES])
 def test_machines_are_those_of_templates_of_these_sizes(name):
     space = named_space(name) if name in SPACES else template_space(load_template(name))

@@ -120,6 +120,7 @@ SEPARATE = {
 }
 
 
+@pytest.mark.slow
 def test_variants_equal_evaluations_of_their_own(nominal):
     """Every parameter, compared with an evaluation that was made with the changed value."""
     now = nominal_variant(nominal.evaluation)
@@ -177,6 +178,7 @@ def test_the_clock_leaves_bandwidths_in_GB_per_s(nominal):
     np.testing.assert_allclose(found, slow / [2, 1, 1], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_faster_clock_leaks_for_a_shorter_time(nominal):
     leaking = candidates(technology=counting_leakage(TECHNOLOGY))
     leaks, without = (what_if(own, {"clock": [0.5, 1.0, 2.0]}).objectives for own in (leaking, nominal))
@@ -186,6 +188,7 @@ def test_a_faster_clock_leaks_for_a_shorter_time(nominal):
     np.testing.assert_allclose(per_second, np.broadcast_to(per_second[1], per_second.shape), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_chiplets_of_other_sizes(nominal):
     """Larger buffers cost more; designs do not fit smaller ones."""
     found = what_if(nominal, {"chiplet.capacity": "x0.5,x1,x2"})
@@ -521,6 +524,7 @@ def test_uncertainty_is_seeded_and_named(nominal):
     assert float(rows[3]["energy_J_p95"]) == above[3, 1]
 
 
+@pytest.mark.slow
 def test_questions_tell_how_far_they_are(nominal):
     told = []
     asked = uncertainty(nominal, 0.5, samples=400, seed=1, progress=lambda *far: told.append(far))

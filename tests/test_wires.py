@@ -59,6 +59,7 @@ def random_problem(seed):
     return layers, mappings, machines, np.stack(used)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_hops_on_any_array_are_those_of_the_plain_rules(counted, seed):
@@ -175,6 +176,7 @@ def test_stated_sizes_are_counted():
             assert size[sizes.level[n], 0] in sizes.width[n] and size[sizes.level[n], 1] in sizes.height[n]
 
 
+@pytest.mark.slow
 def test_a_size_that_was_not_counted_has_infinite_energy():
     """It does not use the next larger array: long axis, stated chiplet size, evaluation without the stated size."""
     level = TEMPLATES[0].level_names.index("shared_glb")

@@ -376,6 +376,7 @@ GRAPHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_graphs_that_cannot_be_read(tmp_path, kind):
     make, word = GRAPHS[kind]

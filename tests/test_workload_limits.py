@@ -179,6 +179,7 @@ def test_loops_in_each_other(tmp_path, depth):
     assert isinstance(result, InputError) or len(result.layers) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skip", [True, False])
 def test_many_loops(tmp_path, skip):
     loops = []
@@ -209,6 +210,7 @@ def test_loops_around_nothing(tmp_path):
     refused(save(tmp_path, aside([node("Loop", ["n", "", "x"], "u", body=body)], [many])), "operator calls")
 
 
+@pytest.mark.slow
 def test_abandoned_trials_after_many_layers(tmp_path):
     """Dropping a trial costs only its own layers: 16,000 names are not copied for each of 16,000 loops."""
     layers = [node("MatMul", "x w", f"y{i}") for i in range(16_000)]
@@ -232,6 +234,7 @@ def test_defaults_of_functions_are_decoded_once(tmp_path):
     assert len(result.layers) == 1
 
 
+@pytest.mark.slow
 def test_attributes_that_every_iteration_reads(tmp_path):
     body = loop_body([node("ReduceSum", "v", "u", axes=[0] * 100_000)], "v", "u")
     top = node("Loop", ["n", "", "x"], "u", body=body)
@@ -363,6 +366,7 @@ def residual(layers):
     return model(nodes, [info("h0", (2, 4))], [f"h{layers}"], [weight("w", (4, 4))])
 
 
+@pytest.mark.slow
 def test_predecessors_of_a_residual_chain(tmp_path):
     refused(save(tmp_path, residual(20_000)), "dependencies between its layers")
     network = outcome(save(tmp_path, residual(1500)))
