@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from mohamjax.errors import InputError, wrong_type
 from mohamjax.hardware import (
@@ -127,7 +128,7 @@ def read_designs(
     path: str | os.PathLike[str],
     *,
     technology: Technology | str | os.PathLike[str] | None = None,
-    dtype: Any = jnp.float32,
+    dtype: DTypeLike = jnp.float32,
 ) -> DesignSet:
     """Reads the designs of a `designs/1` file (`designs.json` of a search), `schedule/1` or `design-arrays/1` file.
 

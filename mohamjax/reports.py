@@ -137,7 +137,7 @@ def _names(files: Sequence[ResultFiles]) -> list[str]:
     return [distinct(name, taken, "{} ({})") if plain.count(name) > 1 else name for name in plain]
 
 
-def _plainly(value: Any) -> str:
+def _plainly(value: object) -> str:
     """Formats a value from a file without braces."""
     return " ".join(f"{key} {own}" for key, own in value.items()) if isinstance(value, dict) else str(value)
 

@@ -64,24 +64,6 @@ def pytest_unconfigure():
         FOLDER.cleanup()
 
 
-_FIRST = (
-    "test_search.py",
-    "test_cost_model.py",
-    "test_requirements.py",
-    "test_cost_model_properties.py",
-    "test_resume.py",
-    "test_plot.py",
-)
-
-
-def pytest_collection_modifyitems(items):
-    """Runs one file that compiles searches first, beside one that does not: later files find its programs.
-
-    Processes that need a program at the same time would all compile it. The other long files follow.
-    """
-    items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
-
-
 def pytest_runtest_teardown(item, nextitem):
     """Drops the compiled programs at the end of a file where there are many.
 

@@ -214,6 +214,7 @@ def test_evaluations_are_counted_by_step(result):
     assert found.evaluations == result.evaluations | {"closing": 5, "ordering": 7}
 
 
+@pytest.mark.slow
 def test_what_one_prints_fits_on_a_screen(problem, tables, space, designs, result, files):
     file, technology = mj.read_designs(files / "designs.json"), load_technology()
     shown = [
@@ -295,6 +296,7 @@ def test_templates_of_nonsense_are_refused(problem, part, changes, told):
             use()
 
 
+@pytest.mark.slow
 def test_what_the_command_line_reads_as_a_path_is_one_here(problem, tables, files, tmp_path):
     technology, package = tmp_path / "technology.yaml", tmp_path / "package.yaml"
     technology.write_text("format: technology/1\nname: half\nscale: {energy: 0.5}\n")
@@ -487,6 +489,7 @@ def test_arrays_that_are_no_loop_nest_are_refused(problem, tables, field, spoil,
     assert (costs.reason == reason).all(), told_reason(costs.reason[0])
 
 
+@pytest.mark.slow
 def test_loops_of_a_level_that_is_padding_are_refused(problem, tables):
     """Timeloop's counts would leave them out."""
     layer, levels = problem.application.unique_layers[0], len(problem.templates[0].levels)
@@ -667,6 +670,7 @@ def test_evaluate_compiles_once_for_other_numbers(problem, tables, designs):
     assert traced._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_double_precision(problem, tables, designs, space):
     with pytest.raises(InputError, match="enable_x64"):
         problem.arrays(tables, dtype=jnp.float64)
@@ -873,6 +877,7 @@ def test_settings_reach_their_parts():
 # ---------------------------------------------------------------- files
 
 
+@pytest.mark.slow
 def test_designs_of_a_file_keep_their_objectives(files, result):
     own = mj.read_designs(files / "designs.json")
     assert own.names == tuple(range(len(result.front))) and not own.broken
@@ -886,6 +891,7 @@ def test_designs_of_a_file_keep_their_objectives(files, result):
     assert use.utilisation.shape == (2,) and (use.utilisation > 0).all()
 
 
+@pytest.mark.slow
 def test_stated_sizes_count(files, tmp_path):
     document = json.loads((files / "designs.json").read_text())
     document["designs"] = document["designs"][:1] * 3 + [{"design_id": "bad"}]

@@ -503,6 +503,7 @@ def test_schedules_of_jobs_as_csv_and_as_lines(tmp_path, capsys):
 # ---------------------------------------------------------------- one file of another form
 
 
+@pytest.mark.slow
 def test_what_one_json_file_is_asked_json_lines_and_results_folders_are_asked_too(tmp_path, document, bulk, capsys):
     few = document | {"designs": [*document["designs"][:2], {"chiplets": 3}]}
     one, folder = write(tmp_path / "one.json", few), tmp_path / "results"

@@ -192,6 +192,7 @@ def test_equal_layers_take_their_work():
         assert bound.path_s == pytest.approx(100e-9)
 
 
+@pytest.mark.slow
 def test_much_traffic_takes_the_interfaces():
     package = PackageParameters(max_tiles=4, link_bandwidth=16.0, interface_bandwidth=4.0)
     problem = application(*[[[]] for _ in range(4)])
@@ -213,6 +214,7 @@ def test_unlimited_interfaces_bound_nothing():
     assert found.traffic_s == 0 and found.balance_s >= found.work_s > 0
 
 
+@pytest.mark.slow
 def test_energy_and_area_are_tight_for_one_layer():
     problem = application([[]])
     made = alike(problem, [10], [4000])

@@ -175,6 +175,7 @@ def test_a_bad_architecture_is_refused(tmp_path, path, value, says):
     assert str(error.value).startswith(str(file))
 
 
+@pytest.mark.slow
 def test_a_sample_of_figures_beyond_the_numbers_is_a_row(tmp_path, rows):
     """An energy of 1e308 pJ is finite; that of all accesses together is not."""
     sample = next(r for r in rows if r["ok"] and not r["out_nolink"])

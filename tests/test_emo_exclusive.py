@@ -102,6 +102,7 @@ def test_survival_of_equal_rows_keeps_the_first_for_what_it_adds():
     assert emo.survive(np.zeros((0, 3), np.float32), 0, box=BOX)[0].shape == (0,)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(hnp.arrays(np.float32, (12, 3), elements=st.one_of(GRID, st.just(np.float32(np.inf)))))
 def test_survivors_of_the_first_front_come_by_what_they_add(f):

@@ -54,6 +54,7 @@ def test_rank_is_the_definition(method, m):
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["peel", "blocked", "wide"])
 @pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 100])
 def test_rank_at_block_borders(method, n):

@@ -150,6 +150,7 @@ def test_the_fast_end_is_that_of_a_plain_search(rows):
     assert not there[len(expected) :].any()
 
 
+@pytest.mark.slow
 def test_an_archive_without_designs_is_no_trouble(problem, state):
     """Where no design keeps the requirements, the batches still have valid designs, which may enter."""
     archive = dataclasses.replace(

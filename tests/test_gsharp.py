@@ -138,6 +138,7 @@ def test_worked_cases_of_the_bandwidth_allocator():
                         assert mine.max() == pytest.approx(case["core_end"][core], rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bandwidth", [0.4, 3.0, np.inf])
 def test_closed_form_equals_the_simulation(bandwidth):
     rng = np.random.default_rng(1)

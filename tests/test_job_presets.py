@@ -141,6 +141,7 @@ def changed(a, b):
     return tuple(np.flatnonzero(one != two) for one, two in pairs)
 
 
+@pytest.mark.slow
 def test_the_releases_crossover_gen_changes_one_child():
     genomes = set()
     for key in range(12):

@@ -294,6 +294,7 @@ def test_ctrl_c_between_generations_writes_what_there_is_and_says_so_to_scripts(
     assert (tmp_path / "front.csv").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_step_is_recorded_leaves_a_checkpoint_that_goes_on(networks, tmp_path, monkeypatch, capsys):
     record, calls = searching._rows, []
 

@@ -203,6 +203,7 @@ def test_schedules_of_users_have_the_package_of_a_search(tmp_path):
     assert file.templates == with_memory(file.templates, mj.Memory("LPDDR4"))
 
 
+@pytest.mark.slow
 def test_designs_of_another_memory_join_a_search(tmp_path):
     _, _, own, made, designs = evaluated(mj.Memory("HBM2"))
     with jax.enable_x64(True):
@@ -264,6 +265,7 @@ def test_what_if_the_memory_cost_something_else():
     np.testing.assert_allclose(found[2:], [hops, evaluated(mj.Memory(energy=4.5))[0]], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_what_if_asks_for_the_energy_by_its_name():
     _, _, own, made, designs = evaluated(mj.Memory(energy=4.5))
     with jax.enable_x64(True):

@@ -135,6 +135,7 @@ def test_every_broken_rule_is_a_row_with_the_level_and_the_words(tmp_path, capsy
     assert main(["evaluate", "mappings", str(path), "--strict", "--out", str(out)]) == 2
 
 
+@pytest.mark.slow
 def test_a_nest_with_an_empty_identifier_is_no_file(tmp_path, capsys):
     good = {**nest(MainMemory={"K": 40, "C": 200_000}), "id": ""}
     path, out = written(tmp_path, {"format": "mappings/1", "sets": [fc(good)]}), tmp_path / "rows.csv"

@@ -212,6 +212,7 @@ def test_fronts_of_meshes_and_of_several_models_are_closed_too(kind):
     assert dominated(after, own, lambda design: without_one(design, own)) == 0
 
 
+@pytest.mark.slow
 def test_no_chiplet_of_a_closed_front_is_idle_weight(closed, space):
     """No chiplet can be removed, not even if all others change places."""
     layers = int(space.genetics.layers)
@@ -238,6 +239,7 @@ def test_a_spacer_goes_and_the_others_take_its_place(state, space):
 # ---------------------------------------------------------------- what closing keeps
 
 
+@pytest.mark.slow
 def test_it_loses_nothing_counts_and_repeats_itself(state, closed, space):
     after, done = closed
     _, old = archived(state)

@@ -369,6 +369,7 @@ def exchange_of(before, after) -> tuple[int, ...]:
     return tuple(tiles)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=seeds, layers=st.integers(1, L), chips=chiplets, demands=demanded)
 def test_two_chiplets_change_places_with_all_that_is_theirs(seed, layers, chips, demands):

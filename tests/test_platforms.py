@@ -53,6 +53,7 @@ def same(a, b):
 # ---------------------------------------------------------------- the choice
 
 
+@pytest.mark.slow
 def test_a_program_takes_the_form_of_the_platform_that_it_is_lowered_for():
     def which(x):
         return by_platform(x, cpu=jnp.sin, wide=jnp.cos)
@@ -113,6 +114,7 @@ def test_the_mapper_searches_all_problems_at_once_on_an_accelerator():
 # ---------------------------------------------------------------- the forms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [40, 1500])
 def test_ranks_over_several_blocks_are_those_of_the_definition(rows):
     rng = np.random.default_rng(rows)

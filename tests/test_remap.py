@@ -98,6 +98,7 @@ def standing(evaluation, designs, which):
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 30), count=st.sampled_from([1, 2, 3, 6, 12, 1000]), data=st.data())
 def test_few_chiplets_stand_for_all(seed, count, data):
@@ -198,6 +199,7 @@ def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mappe
     assert np.isfinite(tables.objectives[new]).all()
 
 
+@pytest.mark.slow
 def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, mapped):
     """A round starts from the best mappings on the chiplet, draws no random number and uses the mapper's programs."""
     sample = sampled(application, mapped, 3, 6)

@@ -102,6 +102,7 @@ _CONFORM = jax.jit(jax.vmap(operators.conform, in_axes=(0, None)))
 _REPAIR = jax.jit(jax.vmap(operators.repaired, in_axes=(0, 0, 0, None)))
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**16))
 def test_projection_makes_packages_uniform_and_keeps_pins(seed):

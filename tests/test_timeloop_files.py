@@ -228,6 +228,7 @@ def test_a_spatial_row_needs_several_children(level, tmp_path):
         read_timeloop(*files(tmp_path, ARCHITECTURE, PROBLEM, MAPPING + row))
 
 
+@pytest.mark.slow
 def test_what_enters_the_network_below_a_memory_that_does_not_add(tmp_path):
     """C, a reduction dimension, is spread over the memory's children; with R outside P it reads sums again."""
     text = ARCHITECTURE.replace("DRAM, class: DRAM", "Top, class: DRAM").replace("name: Buf, ", "name: 'Buf[0..1]', ")

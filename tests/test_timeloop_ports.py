@@ -69,6 +69,7 @@ def _evaluated(layers, mappings, machines):
     )
 
 
+@pytest.mark.slow
 def test_a_machine_without_the_field_is_one_without_such_ports():
     rng = np.random.default_rng(3)
     problems = [random_problem(rng) for _ in range(BATCH)]

@@ -52,6 +52,7 @@ def bracket(search):
     return run_bracket(search, INDEX, BRACKET, latency_score)
 
 
+@pytest.mark.slow
 def test_what_is_stopped_and_resumed_is_the_same(search, full):
     part = search.begin(INDEX[:3])
     for generations in (1, 4, 0, 11):
@@ -59,6 +60,7 @@ def test_what_is_stopped_and_resumed_is_the_same(search, full):
     assert equal(part.state, take(full.state, np.arange(3)))
 
 
+@pytest.mark.slow
 def test_a_lane_does_not_depend_on_its_company(search, full):
     alone = search.advance(search.begin(INDEX[5:6]), GENERATIONS)
     assert equal(alone.state, take(full.state, np.asarray([5])))
@@ -66,6 +68,7 @@ def test_a_lane_does_not_depend_on_its_company(search, full):
     assert equal(other.state, take(full.state, np.asarray([6, 2])))
 
 
+@pytest.mark.slow
 def test_curves_of_a_bracket_are_prefixes(bracket, full):
     whole, trace = bracket
     assert [len(alive) for alive in trace.alive] == [step.alive for step in BRACKET.plan]
@@ -81,6 +84,7 @@ def test_curves_of_a_bracket_are_prefixes(bracket, full):
     assert equal(take(whole.state, np.asarray([champion])), take(full.state, np.asarray([champion])))
 
 
+@pytest.mark.slow
 def test_a_bracket_keeps_the_best(bracket):
     whole, trace = bracket
     first = np.asarray(latency_score(whole))[:, BRACKET.plan[0].budget - 1]
@@ -95,23 +99,27 @@ def test_evaluations_are_counted(search):
     assert search.evaluations - before == BRACKET.cost * 16 * len(application().unique_layers)
 
 
+@pytest.mark.slow
 def test_what_is_minimised_never_rises(full):
     latency, spent = np.asarray(full.state.latency, float), np.asarray(full.state.energy, float)
     assert (np.diff(latency * spent, axis=1) <= 1e-6 * (latency * spent)[:, :-1]).all()
     assert (latency[:, -1] * spent[:, -1] < latency[:, 0] * spent[:, 0]).all()
 
 
+@pytest.mark.slow
 def test_other_keys_give_other_mappings(full):
     other = lanes(seed=1)
     again = other.advance(other.begin(INDEX[:2]), 2)
     assert not np.array_equal(np.asarray(again.state.latency)[:, :2], np.asarray(full.state.latency)[:2, :2])
 
 
+@pytest.mark.slow
 def test_mappings_keep_the_constraints(full):
     genes, spaces = full.state.network.genes, full.points.spaces
     assert np.asarray(jax.jit(jax.vmap(jax.vmap(respects)))(genes, spaces)).all()
 
 
+@pytest.mark.slow
 def test_results_are_those_of_the_cost_model(search, full):
     """Latency, energy and power are recomputed from the loop nests on templates of these sizes; layers repeat."""
     found = measured(full, search.config)
@@ -137,6 +145,7 @@ def test_results_are_those_of_the_cost_model(search, full):
         assert found.power_W[h] == pytest.approx(energy / latency * 1e-3 + leakage, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_robustness_is_that_of_the_samples(search, full):
     found = measured(full, search.config)
     tail = full.state.tail

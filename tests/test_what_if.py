@@ -142,6 +142,7 @@ def test_variants_equal_evaluations_of_their_own(nominal):
     assert changed.all(), [key for key, other in zip(SEPARATE, changed, strict=True) if not other]
 
 
+@pytest.mark.slow
 def test_a_grid_is_a_tidy_table_of_all_combinations(nominal):
     compiled = blocks._block._cache_size()
     vary = {"nop.interface_bandwidth": [2, 4, 8], "technology.dram_energy": "x0.5,x1", "nop.hop_energy": "0, 0.82"}
@@ -212,6 +213,7 @@ def test_chiplets_of_other_sizes(nominal):
     np.testing.assert_allclose(found.objectives[2], twice, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_templates_of_fixed_sizes_keep_them_and_this_is_told(nominal):
     templates = dataclasses.replace(nominal.evaluation.templates, sized=jnp.ones(len(TEMPLATES), bool))
     built = dataclasses.replace(nominal, evaluation=dataclasses.replace(nominal.evaluation, templates=templates))

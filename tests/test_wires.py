@@ -101,6 +101,7 @@ def test_hops_on_any_array_are_those_of_the_plain_rules(counted, seed):
         assert not plain[free].any()
 
 
+@pytest.mark.slow
 def test_a_layer_pays_for_the_wires_of_its_whole_chiplet():
     """A layer on a chiplet that another layer makes larger; its wires by hand, with K along X and C along Y."""
     problem = chains(1)

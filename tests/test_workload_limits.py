@@ -373,6 +373,7 @@ def test_predecessors_of_a_residual_chain(tmp_path):
     assert [len(layer.predecessors) for layer in network.layers] == list(range(1500))
 
 
+@pytest.mark.slow
 def test_joining_many_layers(tmp_path):
     nodes = [node("MatMul", "x w", f"f{i}") for i in range(20_000)]
     nodes += [node("Concat", [f"f{i}" for i in range(20_000)], "all", axis=0)]

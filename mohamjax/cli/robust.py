@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mohamjax.robust import RobustResult, RobustSearch
     from mohamjax.runtime.devices import Devices
     from mohamjax.search import Settings
-    from mohamjax.workload import Ensemble
+    from mohamjax.workload import ApplicationModel, Ensemble
 
 
 def run(
@@ -33,7 +33,7 @@ def run(
     devices: Devices | None,
     settings_of: Callable[[argparse.Namespace], Settings],
     problem_of: Callable[..., DesignProblem],
-    inputs_of: Callable[[argparse.Namespace, Any], dict[str, Any]],
+    inputs_of: Callable[[argparse.Namespace, ApplicationModel], dict[str, object]],
 ) -> int:
     """Searches, writes the results folder, and prints a row for each model; returns the exit code.
 
@@ -107,7 +107,7 @@ def _searched(
     terminal: Terminal,
     search: RobustSearch,
     checkpoint: CheckpointFile,
-    inputs: dict[str, Any],
+    inputs: dict[str, object],
     folder: pathlib.Path,
 ) -> int:
     """Runs the search, writes its folder, and prints a summary."""

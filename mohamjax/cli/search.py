@@ -27,12 +27,14 @@ from mohamjax.progress import duration
 from mohamjax.text import plural
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mohamjax.drawing import FigureProcess
     from mohamjax.io import CheckpointFile
     from mohamjax.problem import DesignProblem, Requirements
     from mohamjax.runtime.devices import Devices
-    from mohamjax.schedule import DesignFile
-    from mohamjax.search import ExpectedCost, Search, Settings
+    from mohamjax.schedule import DesignFile, Evaluated
+    from mohamjax.search import ExpectedCost, Search, SearchResult, Settings
     from mohamjax.workload import ApplicationModel
 
 
@@ -412,7 +414,7 @@ def _searched(
     terminal: Terminal,
     search: Search,
     checkpoint: CheckpointFile,
-    inputs: dict[str, Any],
+    inputs: dict[str, object],
     folder: pathlib.Path,
     figures: FigureProcess | None,
 ) -> int:
@@ -505,14 +507,14 @@ def _searched(
     return 0
 
 
-def _print_front(arguments: argparse.Namespace, front: Any) -> None:
+def _print_front(arguments: argparse.Namespace, front: Evaluated) -> None:
     """Prints the front on standard output, for when its folder cannot be written."""
     from mohamjax.io import front_csv, front_rows
 
     print(json.dumps({"front": front_rows(front)}) if arguments.json else front_csv(front), flush=True)
 
 
-def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dict[str, Any]:
+def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dict[str, object]:
     """Returns the inputs on the command line and hashes of their files, to repeat and check a search."""
     import hashlib
 
@@ -546,7 +548,7 @@ def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dic
 
 
 def _summary(
-    result: Any,
+    result: SearchResult,
     application: ApplicationModel,
     settings: Settings,
     landmarks: dict[str, int],
@@ -567,7 +569,7 @@ def _summary(
     }
 
 
-def _sizes(application: ApplicationModel, settings: Settings) -> dict[str, Any]:
+def _sizes(application: ApplicationModel, settings: Settings) -> dict[str, object]:
     """Returns the size of the problem, with the budget and the seed."""
     return {
         "scenario": application.name,
@@ -591,7 +593,7 @@ def _demands(requirements: Requirements, within: float | None) -> str:
     return "\n".join([f"requirements of {requirements.file}{window}:", *(f"  {line}" for line in text.splitlines())])
 
 
-def _plan(problem: DesignProblem, runs: Any, settings: Settings, cost: ExpectedCost) -> str:
+def _plan(problem: DesignProblem, runs: np.ndarray, settings: Settings, cost: ExpectedCost) -> str:
     """Returns the text of `--dry-run`: what a search would do, and the time and memory it would take."""
     application, templates = problem.application, problem.resolved.templates
     rows = [["network", "layers", "unique", "GMAC"]]

@@ -182,7 +182,7 @@ def tabulate(
     templates: TemplateArrays,
     technology: Technology,
     mapping: Mapping,
-    count: Any,
+    count: npt.ArrayLike,
     *,
     fixed: bool = False,
 ) -> MappingTables:
@@ -214,7 +214,7 @@ def tabulate_sets(
     templates: TemplateArrays,
     technology: Technology,
     mapping: Mapping,
-    count: Any,
+    count: npt.ArrayLike,
     *,
     fixed: bool = False,
     whole: bool = True,
@@ -272,7 +272,8 @@ def tabulate_sets(
         for rows, values in zip(batches, jax.device_get(found), strict=True):
             for name, column in columns.items():
                 column[which[rows], entry[rows]] = values[name]
-    return MappingTables(mapping=mapping, count=count, **columns)
+    columns["count"] = count
+    return MappingTables(mapping=mapping, **columns)
 
 
 def column_shapes(levels: int, spaces: int) -> dict[str, tuple[int, ...]]:

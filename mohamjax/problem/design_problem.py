@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from mohamjax.errors import InputError, wrong_type
 from mohamjax.hardware import (
@@ -110,7 +111,7 @@ class DesignProblem:
     requirements: Requirements
     max_chiplets: int
     resolved: ResolvedRequirements = dataclasses.field(init=False)
-    _arrays: dict[Any, TemplateArrays] = dataclasses.field(init=False)
+    _arrays: dict[tuple[int, np.dtype], TemplateArrays] = dataclasses.field(init=False)
 
     def __init__(
         self,
@@ -183,14 +184,14 @@ class DesignProblem:
         limits = (min(limits[0], latency_s), *limits[1:])
         return self.replace(requirements=dataclasses.replace(self.requirements, limits=limits))
 
-    def cast(self, dtype: Any) -> DesignProblem:
+    def cast(self, dtype: DTypeLike) -> DesignProblem:
         """The same problem with the energy and area tables of its technology in a float dtype."""
         other = copy.copy(self)
         object.__setattr__(other, "technology", cast(self.technology, dtype))
         object.__setattr__(other, "_arrays", {})
         return other
 
-    def template_arrays(self, levels: int | None = None, dtype: Any = jnp.float32) -> TemplateArrays:
+    def template_arrays(self, levels: int | None = None, dtype: DTypeLike = jnp.float32) -> TemplateArrays:
         """The templates of `resolved` as arrays `[T, ...]`, built once per number of levels and dtype."""
         most = max(len(template.levels) for template in self.resolved.templates)
         key = (most if levels is None else levels, jnp.dtype(dtype))
@@ -202,9 +203,9 @@ class DesignProblem:
         self,
         tables: MappingTables,
         *,
-        dtype: Any = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
         seed: int = 0,
-        given: tuple[Any, Any] | None = None,
+        given: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> DesignSpace:
         """The space of designs as one pytree: all that `evaluate` and `sample_designs` read.
 
@@ -242,7 +243,7 @@ class DesignProblem:
         goals: Goals | None = None,
         *,
         orders: int = ORDERS,
-        given: tuple[Any, Any] | None = None,
+        given: tuple[np.ndarray, np.ndarray] | None = None,
         ensemble: Ensemble | None = None,
     ) -> DesignSpace:
         """The space of designs for a search, in the dtype of the tables.
@@ -339,7 +340,7 @@ def as_problem(given: DesignProblem | ApplicationLike) -> DesignProblem:
     return given if isinstance(given, DesignProblem) else DesignProblem(given)
 
 
-def _float_dtype(given: Any) -> np.dtype:
+def _float_dtype(given: DTypeLike) -> np.dtype:
     """The dtype of an evaluation.
 
     Raises:

@@ -144,7 +144,7 @@ class Explored:
     interrupted: bool
 
     @property
-    def box(self) -> tuple[Any, Any]:
+    def box(self) -> tuple[list[float], list[float]]:
         """Ideal and reference point of the hypervolume."""
         return self.config["ideal_point"], self.config["reference_point"]
 
