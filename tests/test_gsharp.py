@@ -166,6 +166,24 @@ def test_closed_form_equals_the_simulation(bandwidth):
     np.testing.assert_allclose(end, np.asarray(wanted.end), rtol=1e-12)
 
 
+def test_single_precision_suffices_where_demands_differ_widely():
+    """A job of large demand leaves no error beside the small demands that follow it."""
+    rng = np.random.default_rng(0)
+    jobs, cores, lanes = 60, 4, 64
+    duration = np.round(np.exp(rng.uniform(0, np.log(1e6), (jobs, cores))))
+    demand = np.exp(rng.uniform(0, np.log(1e8), (jobs, cores))) / duration
+    where = rng.integers(0, cores, (lanes, jobs)).astype(np.int32)
+    priority, mask = rng.random((lanes, jobs)).astype(np.float32), np.ones(jobs, bool)
+
+    def makespan(dtype):
+        arguments = (x.astype(dtype) for x in (duration, demand, np.asarray(16.0)))
+        return np.asarray(jax.jit(link_makespan)(where, priority, *arguments, mask), float)
+
+    single = makespan(np.float32)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(single, makespan(np.float64), rtol=1e-6)
+
+
 def test_a_job_that_cannot_run_never_ends():
     durations = jnp.asarray([[1.0, jnp.inf], [2.0, 2.0]])
     arguments = (jnp.zeros(2), durations, jnp.zeros((2, 2)), 1.0, jnp.ones(2, bool))

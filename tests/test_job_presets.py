@@ -16,9 +16,20 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io.jobs import write_job_table
 from mohamjax.jobs import PRESETS, JobGoals, JobRates, JobSearchConfig, Succession, job_bound, run_method
+from mohamjax.jobs.analysis import job_layer
 from mohamjax.jobs.generational import PRINTED, RELEASED, TEXTBOOK, draw_parents, succeed
-from mohamjax.jobs.genetic import PAPER_RATES, RELEASED_RATES, gsharp_problem, random_genes, released_vary
-from mohamjax.jobs.scheduler import GENETIC
+from mohamjax.jobs.genetic import (
+    PAPER_RATES,
+    RELEASED_RATES,
+    gsharp_problem,
+    random_genes,
+    released_problem,
+    released_vary,
+)
+from mohamjax.jobs.job_problem import OBJECTIVES
+from mohamjax.jobs.platform import JobBatch
+from mohamjax.jobs.scheduler import GENETIC, search_islands
+from mohamjax.runtime.struct import take
 
 PROBLEM = JobGoals().problem(TABLE)
 SIZE = 20
@@ -93,12 +104,68 @@ def test_how_parents_are_drawn():
     np.testing.assert_allclose(shares(Succession(0, 1, "tournament")), twice, atol=0.01)
 
 
+def test_roulette_adds_one_cycle():
+    assert RELEASED.step == 1 and RELEASED.measured("makespan", "cycles") is RELEASED
+    timed = [name for name in OBJECTIVES if RELEASED.measured(name, "s").step == 1e-9]
+    assert timed == ["makespan", "edp", "tardiness", "mean-end", "lateness"]
+    assert all(RELEASED.measured(name, "s") is RELEASED for name in ("energy", "unsatisfied", "missed"))
+    assert PRINTED.measured("makespan", "s") is PRINTED and TEXTBOOK.measured("makespan", "s") is TEXTBOOK
+
+
+@pytest.mark.parametrize("unit", ["cycles", "s"])
+def test_searches_take_the_step_of_their_table(unit, monkeypatch):
+    taken = []
+
+    def search(*arguments, **options):
+        taken.append(options["succession"].step)
+        raise InterruptedError
+
+    monkeypatch.setattr("mohamjax.jobs.scheduler.search_islands", search)
+    with pytest.raises(InterruptedError):
+        run_method("gsharp-released", dataclasses.replace(TABLE, time_unit=unit), config=JobSearchConfig())
+    assert taken == [{"cycles": 1.0, "s": 1e-9}[unit]]
+
+
+def searched(scale, succession, dtype=jnp.float32, generations=20):
+    """Makespans [cycles] after each generation, and the best schedule, of a table whose unit of time is 1 / `scale`."""
+    duration, bandwidth = TABLE.duration * scale, tuple(b / scale for b in TABLE.bandwidth)
+    with jax.enable_x64(dtype == jnp.float64):
+        problem = JobGoals().problem(dataclasses.replace(TABLE, duration=duration, bandwidth=bandwidth), dtype=dtype)
+        archive, best = search_islands(
+            jax.random.key(5),
+            jax.tree.map(lambda leaf: leaf[None], problem),
+            JobSearchConfig(population=30, generations=generations),
+            rates=RELEASED_RATES,
+            problem=released_problem(("makespan",)),
+            succession=succession,
+        )
+        return np.asarray(best)[:, 0, 0] / scale, rows(take(archive.genes, 0))
+
+
+@pytest.mark.slow
+def test_a_released_search_does_not_depend_on_the_unit_of_time():
+    """Bit for bit in a unit that loses nothing, a power of two, and up to rounding in seconds."""
+    cycles, found = searched(1.0, RELEASED)
+    scale = 2.0**-30
+    other, same = searched(scale, dataclasses.replace(RELEASED, step=scale))
+    np.testing.assert_array_equal(other, cycles)
+    assert same == found
+    assert not np.array_equal(searched(scale, RELEASED)[0], cycles)
+    cycles, found = searched(1.0, RELEASED, jnp.float64)
+    seconds, same = searched(1e-9, RELEASED.measured("makespan", "s"), jnp.float64)
+    np.testing.assert_allclose(seconds, cycles, rtol=1e-12)
+    assert same == found
+
+
 def test_what_is_no_succession():
     with pytest.raises(ValueError, match="draw is 'best'"):
         Succession(draw="best")
     for elites, parents in ((1.0, 0.1), (-0.1, 0.1), (0.1, 0.0), (0.1, 1.1)):
         with pytest.raises(ValueError, match="no shares"):
             Succession(elites, parents)
+    for step in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="step is"):
+            Succession(step=step)
 
 
 @pytest.mark.slow
@@ -193,6 +260,17 @@ def test_rates_as_printed_and_as_released():
 
 
 # ---------------------------------------------------------------- presets
+
+
+def test_steps_of_recurrent_layers_keep_their_number_in_random_shapes():
+    shape = {"K": 400, "C": 200, "P": 50}
+    layers = tuple(job_layer(kind, shape) for kind in ("rnn", "conv")) * 20
+    count = len(layers)
+    batch = JobBatch(tuple(map(str, range(count))), layers, ("",) * count, (1.0,) * count, (np.inf,) * count,
+                     tuple(range(count)))  # fmt: skip
+    drawn = [layer.shape for layer in batch.reshaped(0.5, 3).layers]
+    assert {one.P for one in drawn[::2]} == {50} and len({one.P for one in drawn[1::2]}) > 5
+    assert len({one.K for one in drawn[::2]}) > 5 and len({one.C for one in drawn[::2]}) > 5
 
 
 @pytest.mark.slow

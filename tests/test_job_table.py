@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import dataclasses
 import json
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import plain_fluid
 import pytest
+import scipy.optimize
 from conftest import reference
 
 import mohamjax as mj
@@ -17,6 +19,7 @@ from mohamjax.errors import InputError
 from mohamjax.io.files import read_json, write_text
 from mohamjax.io.schedules import SCHEDULE_READERS, evaluate_schedules, read_job_table
 from mohamjax.io.trace import TraceRow, chrome_trace
+from mohamjax.jobs import job_bound
 from mohamjax.jobs.table import JobTable, evaluate_jobs, evaluate_table, job_arrays
 from mohamjax.schedule.fluid import DEADLOCK, DONE, ENDLESS
 
@@ -120,6 +123,97 @@ def test_tables_that_do_not_fit_together(change, message):
     table = _table()
     with pytest.raises(ValueError, match=message):
         JobTable(**({field: getattr(table, field) for field in table.__dataclass_fields__} | change))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("duration", -5.0, "has the duration -5; give a finite number of at least 0, or inf where it cannot run"),
+        ("duration", np.nan, "has the duration nan"),
+        ("duration", -np.inf, "has the duration -inf"),
+        ("bytes", -1.0, "has the bytes -1; give a finite number of at least 0"),
+        ("bytes", np.nan, "has the bytes nan"),
+        ("bytes", np.inf, "has the bytes inf"),
+        ("energy", np.nan, "has the energy nan"),
+        ("energy", -1e-9, "has the energy -1e-09"),
+    ],
+)
+def test_numbers_that_no_job_has(field, value, message):
+    table = _table()
+    j, a = next(zip(*np.nonzero(np.isfinite(table.duration[3:, 1:])), strict=True))
+    given = getattr(table, field).copy()
+    given[3 + j, 1 + a] = value
+    with pytest.raises(InputError) as error:
+        dataclasses.replace(table, **{field: given})
+    assert str(error.value).startswith(f"job job{3 + j} on npu{1 + a}: {message}")
+
+
+def test_where_a_job_cannot_run_its_bytes_and_energy_do_not_matter():
+    table = _table()
+    free = {name: np.where(np.isinf(table.duration), np.nan, getattr(table, name)) for name in ("bytes", "energy")}
+    order, accelerator = _schedules(table, 3)
+    own, other = (evaluate_table(one, order, accelerator)[0] for one in (table, dataclasses.replace(table, **free)))
+    np.testing.assert_array_equal(own.makespan, other.makespan)
+    np.testing.assert_array_equal(own.energy, other.energy)
+
+
+def test_a_table_of_lists_of_whole_numbers():
+    parts = {"resources": ("bus",), "bandwidth": (2.0,), "resources_of_accelerator": ((0,), (0,))}
+    numbers = [[1, 2], [2, 1], [3, 3]]
+    table = JobTable(("a", "b", "c"), ("x", "y"), numbers, numbers, None, ((),) * 3, **parts)
+    assert table.duration.dtype == table.bytes.dtype == np.float64 and table.energy is None
+    assert mj.schedule_jobs(table, "LPT-EFT").best.objectives["makespan"] == 3
+    for wrong in ("abc", [["fast", 1]], [[1, 2], [3]], {}):
+        with pytest.raises(InputError, match="argument `bytes`: is no array of numbers"):
+            JobTable(("a", "b", "c"), ("x", "y"), numbers, wrong, None, ((),) * 3, **parts)
+
+
+@pytest.mark.parametrize("given", [{"a": 1}, None, 3])
+def test_what_is_no_table_is_refused(given):
+    told = f"argument `table`: is of the type {type(given).__name__}; give a JobTable, or the path of a job-table/1"
+    with pytest.raises(InputError, match=told):
+        mj.schedule_jobs(given)
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def _lone(duration, carried, bandwidth):
+    """A table of independent jobs behind one bandwidth."""
+    jobs, cores = np.shape(duration)
+    names = tuple(f"job{j}" for j in range(jobs)), tuple(f"npu{a}" for a in range(cores))
+    return JobTable(*names, duration, carried, None, ((),) * jobs, ("bus",), (bandwidth,), ((0,),) * cores)
+
+
+def test_a_bound_where_the_solver_fails(monkeypatch):
+    """Then it is the longest job's time or all bytes over the bandwidth, each job's at their least."""
+    table = _lone([[1.0, np.inf], [2.0, 6.0], [1.0, 1.0]], [[40.0, 0.0], [9.0, 3.0], [5.0, 7.0]], 4.0)
+    solved = job_bound(table)
+    monkeypatch.setattr(scipy.optimize, "linprog", lambda *_, **__: scipy.optimize.OptimizeResult(status=4))
+    failed = job_bound(table)
+    assert failed == (10.0, 12.0, 12.0) and failed.longest == solved.longest
+    assert failed.assignment <= solved.assignment * (1 + 1e-9) and failed.stalls <= solved.stalls * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("duration", [[[1.0, 1e18]], [[1.0, 1e18], [1e18, 2.0], [1e-3, 1e3]]])
+def test_bounds_of_durations_that_lie_far_apart(duration):
+    table = _lone(duration, np.ones(np.shape(duration)), 0.25)
+    bound = job_bound(table)
+    order, where = np.arange(len(duration))[None], np.argmin(duration, axis=1)[None]
+    makespan = evaluate_table(table, order, where)[0].makespan[0]
+    assert 4.0 * len(duration) <= bound.best <= makespan * (1 + 1e-9)
+
+
+def test_bounds_over_all_numbers_that_files_may_hold():
+    """Durations and bytes over thirty orders of magnitude, on which the solver may fail."""
+    random, jobs, cores = np.random.default_rng(1), 8, 3
+    for span in ((-12, 12), (0, 18), (-9, -3)) * 8:
+        numbers = 10 ** random.uniform(*span, (jobs, cores)), 10 ** random.uniform(-3, 15, (jobs, cores))
+        table = _lone(*numbers, float(10 ** random.uniform(-5, 15)))
+        bound = job_bound(table)
+        assert np.isfinite(bound).all() and bound.best > 0 and bound.assignment <= bound.stalls
+        order, where = np.tile(np.arange(jobs), (32, 1)), random.integers(cores, size=(32, jobs))
+        assert bound.best <= evaluate_table(table, order, where)[0].makespan.min() * (1 + 1e-9)
 
 
 # ---------------------------------------------------------------- files

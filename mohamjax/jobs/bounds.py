@@ -13,7 +13,8 @@ is shorter than
 The assignment of jobs to cores is relaxed: jobs may be cut into parts. That leaves a linear program over x[j, a] >= 0,
 sum_a x[j, a] = 1: minimise T under T >= V + sum x stall, T >= sum x bytes / B, V >= sum_j x duration for every core and
 V >= sum_a x duration for every job. Without stalls and the last constraint it is the usual relaxation (machine time and
-bytes).
+bytes). Where numbers that lie too far apart keep the solver from an optimum, the relaxation gives way to what needs no
+solver: all bytes, each job's at their least, over the bandwidth, beside the longest job.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class JobBound(NamedTuple):
 
     Attributes:
         longest: time of the longest job, run alone.
-        assignment: bound from the relaxed assignment with machine time and bytes only.
+        assignment: bound from the relaxed assignment with machine time and bytes only; with bytes alone, each job's at
+            their least, where the solver fails.
         stalls: the same with stalls, and with V at least every job's duration; never below `assignment`.
     """
 
@@ -57,6 +59,8 @@ def _kinds(table: JobTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _relaxed(work: np.ndarray, carried: np.ndarray, count: np.ndarray, with_stalls: bool) -> float:
     """The linear program's bound, from its dual prices, so that the solver's tolerance cannot make it too high.
+
+    Where the solver fails (as it may on numbers that lie too far apart), the sum of each job's least `carried`.
 
     Args:
         work: `[N, A]` durations, +inf where a job cannot run.
@@ -94,7 +98,7 @@ def _relaxed(work: np.ndarray, carried: np.ndarray, count: np.ndarray, with_stal
         method="highs",
     )
     if found.status != 0:
-        raise RuntimeError(f"the linear program was not solved: {found.message}")
+        return float(np.where(np.isfinite(work), carried, np.inf).min(axis=1).sum())
     # Dual prices >= 0 of the rows: the last two add up to 1, the others to the price of row V + stalls. Any such prices
     # give a bound: every part costs at least as much as its job's cheapest part.
     price = np.maximum(-found.ineqlin.marginals, 0.0)

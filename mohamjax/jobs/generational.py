@@ -10,6 +10,7 @@ Axes: P schedules, J jobs, G generations, K seeds.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TypeAlias
 
 import jax
@@ -20,11 +21,15 @@ from mohamjax.emo.loop import Problem
 from mohamjax.jobs.genetic import JobRates
 from mohamjax.jobs.job_problem import JobGenes, JobProblem
 from mohamjax.runtime.struct import take
+from mohamjax.schedule.design import CYCLE_S
 
 Carried: TypeAlias = tuple[JobGenes, jax.Array, JobGenes, jax.Array]
 """Genes and values of a generation, the best schedule so far and its value."""
 
 DRAWS = ("even", "roulette", "tournament")
+
+TIMED = ("makespan", "edp", "tardiness", "mean-end", "lateness")
+"""Objectives that grow with the unit of time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,13 +39,16 @@ class Succession:
     Attributes:
         elites: share of the population, its best, that survives unchanged; at least one schedule unless it is 0.
         parents: share of the population, its best, that parents are drawn from.
-        draw: how parents are drawn, with replacement: `even`, uniformly; `roulette`, with weights of 1 plus the
-            difference from the longest makespan among the parents; `tournament`, the better of two uniform draws.
+        draw: how parents are drawn, with replacement: `even`, uniformly; `roulette`, with weights of `step` plus the
+            difference from the worst value among the parents; `tournament`, the better of two uniform draws.
+        step: weight of the worst parent under `roulette`, in the unit of the objective, above 0. The release adds 1 to
+            makespans in cycles; `measured` gives the number for other units and objectives.
     """
 
     elites: float = 0.05
     parents: float = 0.1
     draw: str = "even"
+    step: float = 1.0
 
     def __post_init__(self) -> None:
         """Checks the values; raises ValueError."""
@@ -48,6 +56,23 @@ class Succession:
             raise ValueError(f"draw is {self.draw!r}, expected one of {', '.join(DRAWS)}")
         if not (0 <= self.elites < 1 and 0 < self.parents <= 1):
             raise ValueError(f"elites {self.elites:g} and parents {self.parents:g} are no shares of a population")
+        if not 0 < self.step < math.inf:
+            raise ValueError(f"step is {self.step:g}, expected a number above 0")
+
+    def measured(self, objective: str, time_unit: str) -> Succession:
+        """The succession for an objective of a table: its `step` is 1 where the table is in cycles, as in the release.
+
+        Where the table is in seconds, the step is one cycle in seconds (at 1 GHz) for times, and one joule times one
+        cycle for `edp`, so that a search does not depend on the unit of time, except for rounding. Energies, shares
+        and numbers of jobs have the same unit in every table, and their step is 1 of it: 1 J, 1 (all jobs) for
+        `unsatisfied`, 1 job for `missed`.
+
+        Args:
+            objective: a name of `job_problem.OBJECTIVES`.
+            time_unit: "cycles" or "s", see `table.JobTable`.
+        """
+        in_seconds = self.draw == "roulette" and time_unit == "s" and objective in TIMED
+        return dataclasses.replace(self, step=self.step * CYCLE_S) if in_seconds else self
 
 
 PRINTED = Succession()
@@ -68,7 +93,7 @@ def draw_parents(key: jax.Array, values: jax.Array, succession: Succession, numb
         return jax.random.randint(key, (number,), 0, pool)
     if succession.draw == "tournament":
         return jnp.min(jax.random.randint(key, (2, number), 0, pool), axis=0)
-    share = jnp.cumsum(values[pool - 1] - values[:pool] + 1)
+    share = jnp.cumsum(values[pool - 1] - values[:pool] + succession.step)
     drawn = jax.random.uniform(key, (number,)) * share[-1]
     return jnp.minimum(jnp.searchsorted(share, drawn, side="right"), pool - 1)
 

@@ -66,7 +66,8 @@ class JobBatch:
 
         K, C, P and Q of a convolution, the channels of a depthwise one, and K and C of a matrix product are each
         multiplied by their own factor, drawn uniformly between `1 - share` and `1 + share`. Bounds of 1 stay 1, and
-        batches (N, which holds the rows of a matrix product) and filters keep their size. (The paper prints no range.)
+        batches (N, which holds the rows of a matrix product), steps of recurrent layers (their P) and filters keep
+        their size. (The paper prints no range.)
 
         Args:
             share: above 0, below 1.
@@ -83,6 +84,8 @@ class JobBatch:
             drawn = dict(zip("KCPQG", rng.uniform(1 - share, 1 + share, 5), strict=True))
             if layer.type != "dwconv":
                 del drawn["G"]  # elsewhere the number of groups or heads, which stays
+            if layer.type == "rnn":
+                del drawn["P"]
             old = {name: getattr(layer.shape, name) for name in drawn}
             new = {name: max(1, round(b * drawn[name])) if b > 1 else 1 for name, b in old.items()}
             layers.append(UniqueLayer(layer.type, dataclasses.replace(layer.shape, **new)))

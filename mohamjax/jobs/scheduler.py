@@ -211,7 +211,8 @@ def search_islands(
         rates: probabilities of the operators, traced.
         seeds: `[I, K, J]`, individuals of the first population, or None.
         problem: sampling, variation and evaluation; default `gsharp_problem`.
-        succession: how children replace their parents, for one objective; None for the survival of the shared loop.
+        succession: how children replace their parents, for one objective, measured in the unit of the problems
+            (`Succession.measured`); None for the survival of the shared loop.
         target: lower bound of the first objective: an island that reaches it, in single precision, stops. None: all
             generations are run.
 
@@ -259,6 +260,7 @@ def _genetic(
     context = jax.tree.map(lambda leaf: leaf[None], goals.problem(table, jobs=jobs))
     plans = [*given, *(seed_plans(table) if method.seeded else ())][: config.population]
     seeds = jax.tree.map(lambda leaf: leaf[None], genes_of(plans, jobs)) if plans else None
+    succession = method.succession and method.succession.measured(config.objectives[0], table.time_unit)
     archive, best = search_islands(
         jax.random.key(config.seed),
         context,
@@ -266,7 +268,7 @@ def _genetic(
         rates=method.rates,
         seeds=seeds,
         problem=method.make(config.objectives),
-        succession=method.succession,
+        succession=succession,
         target=target,
     )
     valid = np.asarray(archive.valid[0])

@@ -89,8 +89,23 @@ def _by_core(accelerator: jax.Array, priority: jax.Array, accelerators: int, mas
     return core, (word & ((1 << job_bits) - 1)).astype(jnp.int32)
 
 
+def _difference(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The difference as a rounded number and what rounding left out, which add up to it exactly (Knuth's TwoSum)."""
+    rounded = a - b
+    virtual = rounded - a
+    return rounded, (a - (rounded - virtual)) - (b + virtual)
+
+
+def _added(one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    """The sum of two numbers that are each a pair of a float and its rest: twice the precision of one float."""
+    total, rest = _difference(one[0], -other[0])
+    rest = rest + (one[1] + other[1])
+    rounded = total + rest
+    return rounded, rest - (rounded - total)
+
+
 def _events(accelerator, priority, duration, demand, mask):
-    """End in work time and step of D there, `[J, B]` in the order of `_by_core`; D at the start `[B]`; the jobs."""
+    """End in work time, the exact step of D there as a pair of floats, and the job; `[J, B]` in `_by_core`'s order."""
     jobs, accelerators = duration.shape
     core, job = _by_core(accelerator, priority, accelerators, mask)
     at = (job, jnp.minimum(core, accelerators - 1))
@@ -104,13 +119,16 @@ def _events(accelerator, priority, duration, demand, mask):
     first = core != _shift(core, 1, -1)
     last = jnp.concatenate([first[1:], jnp.ones_like(first[:1])])
     following = jnp.concatenate([asked[1:], jnp.zeros_like(asked[:1])])
-    step = jnp.where(last, 0, following) - asked
-    return end, step, jnp.sum(jnp.where(first, asked, 0), axis=0), job
+    return end, _difference(jnp.where(last, 0, following), asked), job
 
 
-def _elapsed(end: jax.Array, step: jax.Array, begin: jax.Array, bandwidth: jax.typing.ArrayLike) -> jax.Array:
-    """Real time between each end and the one before it, `[J, B]`; the inputs are sorted by end."""
-    asked = begin + _shift(jnp.cumsum(step, axis=0), 1, 0)  # total demand in the stretch before each end
+def _elapsed(end: jax.Array, step: tuple[jax.Array, jax.Array], bandwidth: jax.typing.ArrayLike) -> jax.Array:
+    """Real time between each end and the one before it, `[J, B]`; the inputs are sorted by end.
+
+    D before an end is what the steps from there on take away, as D is 0 after the last end. It is summed with twice the
+    precision: a job of large demand that has ended must leave no error beside the small demands that follow.
+    """
+    asked = -lax.associative_scan(_added, step, reverse=True)[0]  # total demand in the stretch before each end
     stretch = end - _shift(end, 1, 0)
     slow = jnp.maximum(jnp.where(asked > 0, asked / bandwidth, 0), 1)
     # After an infinite end a stretch is inf - inf and counts as 0; the makespan is infinite already.
@@ -162,10 +180,10 @@ def link_makespan(
     """
 
     def run(accelerator: jax.Array, priority: jax.Array) -> jax.Array:
-        end, step, begin, _ = _events(accelerator, priority, duration, demand, mask)
+        end, step, _ = _events(accelerator, priority, duration, demand, mask)
         # Padding is sorted to the front, at time 0, and changes nothing.
-        end, step = _sorted(_padded(end, step))
-        return jnp.sum(_elapsed(end, step, begin, bandwidth), axis=0)
+        end, *step = _sorted(_padded(end, *step))
+        return jnp.sum(_elapsed(end, (step[0], step[1]), bandwidth), axis=0)
 
     return _population(run, accelerator, priority)
 
@@ -182,9 +200,9 @@ def link_ends(
 
     def run(accelerator: jax.Array, priority: jax.Array) -> jax.Array:
         lanes, jobs = accelerator.shape
-        end, step, begin, job = _events(accelerator, priority, duration, demand, mask)
-        end, step, job = _sorted(_padded(end, step, job + 1))  # job + 1, so that padding is 0
-        real = jnp.cumsum(_elapsed(end, step, begin, bandwidth), axis=0)
+        end, step, job = _events(accelerator, priority, duration, demand, mask)
+        end, *step, job = _sorted(_padded(end, *step, job + 1))  # job + 1, so that padding is 0
+        real = jnp.cumsum(_elapsed(end, (step[0], step[1]), bandwidth), axis=0)
         out = jnp.zeros((lanes, jobs), real.dtype)
         out = out.at[jnp.arange(lanes)[None, :], jnp.where(job > 0, job - 1, jobs)].set(
             jnp.where(jnp.isfinite(end), real, jnp.inf), mode="drop"

@@ -39,9 +39,12 @@ class JobTable:
     Attributes:
         jobs: names of the N jobs.
         accelerators: names of the A accelerators.
-        duration: `[N, A]` float64, no-stall time of a job on an accelerator [time units]; +inf where it cannot run.
-        bytes: `[N, A]` float64, off-chip traffic of the job [bytes]; ignored where it cannot run.
-        energy: `[N, A]` float64 [J], or None where energies are not known.
+        duration: `[N, A]` float64 of at least 0, no-stall time of a job on an accelerator [time units]; +inf where it
+            cannot run. Like the other arrays, it may be given as lists of numbers.
+        bytes: `[N, A]` float64, finite and at least 0, off-chip traffic of the job [bytes]; ignored where it cannot
+            run.
+        energy: `[N, A]` float64, finite and at least 0 [J], ignored where the job cannot run; None where energies are
+            not known.
         predecessors: for each job the indices of the jobs that must have ended before it starts.
         resources: names of the R resources.
         bandwidth: of each resource [bytes per time unit], +inf for unlimited.
@@ -69,12 +72,21 @@ class JobTable:
     target: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Checks that the shapes agree and every bandwidth is above 0; raises ValueError."""
+        """Makes arrays of the numbers, checks them, and that the shapes agree; raises ValueError."""
         shape = (len(self.jobs), len(self.accelerators))
         for name in ("duration", "bytes", "energy"):
-            array = getattr(self, name)
-            if array is not None and np.shape(array) != shape:
-                raise ValueError(f"{name} has the shape {np.shape(array)}, expected {shape} (jobs, accelerators)")
+            given = getattr(self, name)
+            if given is None and name == "energy":
+                continue
+            try:
+                array = np.asarray(given, float)
+            except (TypeError, ValueError):
+                remedy = "give a number for each job on each accelerator"
+                raise InputError("is no array of numbers", argument=name, remedy=remedy) from None
+            if array.shape != shape:
+                raise ValueError(f"{name} has the shape {array.shape}, expected {shape} (jobs, accelerators)")
+            object.__setattr__(self, name, array)
+        self._check_numbers()
         for name in ("tenants", "weight", "deadline", "target"):
             given = getattr(self, name)
             if given is not None and len(given) != shape[0]:
@@ -97,6 +109,21 @@ class JobTable:
                 )
         if self.time_unit not in ("cycles", "s"):
             raise ValueError(f"time_unit is {self.time_unit!r}, expected 'cycles' or 's'")
+
+    def _check_numbers(self) -> None:
+        """Raises InputError for a number that a job cannot have, with the job and the accelerator."""
+        cannot_run = np.isposinf(self.duration)
+        for name in ("duration", "bytes", "energy"):
+            array = getattr(self, name)
+            if array is None:
+                continue
+            good = (array >= 0) & np.isfinite(array) | cannot_run
+            if not good.all():
+                j, a = np.argwhere(~good)[0]
+                where = f"job {self.jobs[j]} on {self.accelerators[a]}"
+                beside = ", or inf where it cannot run" if name == "duration" else ""
+                remedy = f"give a finite number of at least 0{beside}"
+                raise InputError(f"has the {name} {array[j, a]:g}", item=where, remedy=remedy)
 
 
 def check_some_jobs(table: JobTable) -> None:
