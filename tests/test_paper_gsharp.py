@@ -68,9 +68,11 @@ def test_cases_are_the_packaged_batches():
     plain, random = gsharp_runs.Case("mix0", "S1", 4), gsharp_runs.Case("random0", "S1", 4)
     assert plain.table().duration.shape == random.table().duration.shape == (100, 4)
     assert not np.array_equal(plain.table().duration, random.table().duration)
-    flexible = gsharp_runs.Case("mix0", "S1", 4, flexible=True).table()
-    assert "1024 B" in flexible.accelerators[0]
-    assert plain.key != flexible and len(plain.key) == 5
+    cases = [gsharp_runs.Case("mix0", "S1", 4, arrays=arrays) for arrays in gsharp_runs.ARRAYS]
+    assert cases[0] == plain and len({case.key for case in cases}) == 3 and {len(case.key) for case in cases} == {5}
+    names = [case.table().accelerators[0] for case in cases]
+    assert ["1024 B" in name for name in names] == [False, True, True]  # free shapes beside equal elements
+    assert ["flexible" in name for name in names] == [False, False, True]
 
 
 def test_groups_of_methods_part_table_5():

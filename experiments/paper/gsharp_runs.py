@@ -43,7 +43,8 @@ PUBLISHED = ("gsharp-printed", "gsharp-released", "standard-ga-printed")
 OURS = ("gsharp",)
 
 RANDOM_SHARE = 0.5  # by which random shapes differ at most; the paper prints no range
-ELEMENT_BUFFER = 1024  # bytes, Section 5.5
+ARRAYS = {"fixed": (False, None), "fixed 1 KB": (False, 1024), "flexible": (True, 1024)}
+"""Kinds of arrays: whether their shape is free, and the bytes that an element holds; Section 5.5 prints 1 KB."""
 
 
 def fullest(setting: str) -> int:
@@ -60,14 +61,14 @@ class Case:
         setting: of Table 4.
         bandwidth: bytes per cycle.
         demand: convention of `analysis.bandwidth_demand`.
-        flexible: arrays of free shape whose elements hold 1 KB (Section 5.5).
+        arrays: one of `ARRAYS`.
     """
 
     batch: str
     setting: str
     bandwidth: int
     demand: str = "as-released"
-    flexible: bool = False
+    arrays: str = "fixed"
 
     def __str__(self) -> str:
         return f"{self.batch} {self.setting} at {self.bandwidth}"
@@ -75,8 +76,7 @@ class Case:
     @property
     def key(self) -> tuple[str, ...]:
         """Cells that its lines begin with, after the tier."""
-        arrays = "flexible" if self.flexible else "fixed"
-        return self.batch, self.setting, str(self.bandwidth), self.demand, arrays
+        return self.batch, self.setting, str(self.bandwidth), self.demand, self.arrays
 
     def jobs(self) -> JobBatch:
         """The batch."""
@@ -93,8 +93,8 @@ class Case:
 @functools.cache
 def _table(case: Case, most: int | None) -> JobTable:
     batch = case.jobs()
-    held = ELEMENT_BUFFER if case.flexible else None
-    platform = named_platform(case.setting, flexible=case.flexible, element_buffer=held)
+    flexible, held = ARRAYS[case.arrays]
+    platform = named_platform(case.setting, flexible=flexible, element_buffer=held)
     return platform_table(batch.names[:most], batch.shapes[:most], platform, case.bandwidth, demand=case.demand)
 
 
