@@ -37,7 +37,7 @@ from mohamjax.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.jobs.job_problem import objective_names
 from mohamjax.jobs.scheduler import JobFront, preset_named, run_method
 from mohamjax.jobs.table import JobTable
-from mohamjax.mapper.baselines import BaselineMapper
+from mohamjax.mapper.baselines import BaselineMapper, check_baseline
 from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.one_axis import over_one_axis
@@ -389,7 +389,8 @@ def schedule_jobs(
         `.plan.accelerator`, `.plan.order`, and `.objectives` by name, in double precision.
 
     Raises:
-        InputError: the file cannot be read, a method, preset or objective is unknown, or G# cannot schedule the jobs.
+        InputError: the file cannot be read, `table` is neither a table nor a path, a method, preset or objective is
+            unknown, or G# cannot schedule the jobs.
 
     Examples:
         >>> front = mj.schedule_jobs("table.json", method="LPT-EFT")  # a heuristic; "gsharp" searches
@@ -401,6 +402,8 @@ def schedule_jobs(
         document = read_json(path)
         check_format(document, (JOB_TABLE_FORMAT,), path)
         table = read_job_table(document, path)
+    elif not isinstance(table, JobTable):
+        raise wrong_type(table, "table", f"give a JobTable, or the path of a {JOB_TABLE_FORMAT} file")
     names = objective_names(objectives if isinstance(objectives, str) else ",".join(objectives))
     chosen = None if preset is None else preset_named(preset)
     sizes = JobSearchConfig() if chosen is None else chosen
@@ -420,7 +423,7 @@ def map_layers(
     *,
     preset: str = "default",
     method: str | None = None,
-    cost: str = "edp",
+    cost: str | None = None,
     config: MapperConfig | None = None,
     padding: bool | None = None,
     one_axis: bool = False,
@@ -441,7 +444,7 @@ def map_layers(
             them; `medea-released`, as its code has them; `moham-released`, as MOHaM's code sets them.
         method: another mapper on the same cost model instead, which gives one mapping per layer: `cosa`, `gamma` or
             `hybrid` (`mapper.BaselineMapper`); neither `budget` nor `cache` matters then.
-        cost: what `gamma` and `hybrid` minimise: `latency`, `energy`, `area` or `edp`.
+        cost: what `gamma` and `hybrid` minimise: `latency`, `energy`, `area` or `edp`, the default.
         config: sizes and form of the mapper instead of the budget's or the preset's.
         padding: whether mappings may cover larger bounds than a layer's (docs/concepts/mapper.md); by default
             the setting of `config`, budget or preset.
@@ -456,7 +459,8 @@ def map_layers(
         The tables, `[U, T, M, ...]`, NumPy leaves; equal for any devices, except for rounding on accelerators.
 
     Raises:
-        InputError: an unknown budget, preset, method or cost, or more devices than there are.
+        InputError: an unknown budget, preset, method or cost, arguments that do not go together, more devices than
+            there are, or too many ways to choose the axes.
 
     Examples:
         >>> found = mj.map_layers(problem, budget="tiny", seed=0)
@@ -465,7 +469,13 @@ def map_layers(
     """
     problem = as_problem(problem)
     chosen = mapper_preset(preset)
+    if method is None and cost is not None:
+        remedy = "add the method gamma or hybrid, or leave it out"
+        raise InputError("is for another mapper", argument="cost", remedy=remedy)
     if method is not None:
+        check_baseline(method, cost or "edp")
+        if method == "cosa" and cost is not None:
+            raise InputError("cosa has an objective of its own", argument="cost", remedy="leave it out")
         own = {"preset": preset != "default", "config": config, "devices": devices, "one_axis": one_axis}
         for name, value in {**own, "padding": padding}.items():
             if value:
@@ -482,7 +492,7 @@ def map_layers(
 
     def mapped(templates: Sequence[Template]) -> MappingTables:
         if method is not None:
-            baseline = BaselineMapper(layers, templates, problem.technology, method, cost=cost, progress=told)
+            baseline = BaselineMapper(layers, templates, problem.technology, method, cost=cost or "edp", progress=told)
             return baseline.search(key)[0]
         mapper = LayerMapper(
             layers,

@@ -460,7 +460,7 @@ def test_factors_that_do_not_fit_the_layer_are_told(problem, tables):
     assert len(set(sentences)) == len(REASONS) and sentences[0] == "valid"
     both = sentences[REASONS.index("capacity+instances")]
     assert both == f"{sentences[REASONS.index('capacity')]}, and {sentences[REASONS.index('instances')]}"
-    with pytest.raises(ValueError, match="from -4 to 11"):
+    with pytest.raises(ValueError, match="from -5 to 11"):
         told_reason(12)
 
 

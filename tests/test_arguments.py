@@ -10,6 +10,7 @@ from test_api import designs, problem, result, space, tables, toy  # noqa: F401 
 
 import mohamjax as mj
 from mohamjax.errors import InputError
+from mohamjax.workload import ApplicationModel, Network
 
 
 def _nests(given):
@@ -24,6 +25,10 @@ def _sways(given, names):
     return mj.sensitivities(given["designs"], given["space"], given["problem"], names)
 
 
+def _costs(given, **options):
+    return mj.evaluate_mappings(_nests(given), given["problem"].application.unique_layers[0], "simba", **options)
+
+
 REFUSED = {
     "no scenario": (lambda g: mj.load_scenario(None), "`spec`: is of the type NoneType; give the name of a scenario"),
     "numbers for scenarios": (lambda g: mj.load_scenario([3]), "`spec`: is of the type int"),
@@ -33,6 +38,15 @@ REFUSED = {
     "a word for a seed": (lambda g: mj.sample_mappings(g["problem"], 2, seed="a"), "`seed`: is 'a'; give a whole"),
     "a seed of arrays": (lambda g: g["problem"].arrays(g["tables"], seed="a"), "`seed`: is 'a'"),
     "a seed of a mapper": (lambda g: mj.map_layers(g["problem"], "tiny", seed=-1), "`seed`: is -1"),
+    "a network without layers": (
+        lambda g: g["problem"].replace(
+            application=ApplicationModel("toy", (*g["problem"].application.networks, Network("empty", ())))
+        ),
+        "network 'empty': has no layers; give it some, or leave it out",
+    ),
+    "no block": (lambda g: _costs(g, block_size=0), "`block_size`: is 0; give 1 mapping or more"),
+    "half a child": (lambda g: _costs(g, max_children=0.5), "`max_children`: is 0.5; give 0 or more"),
+    "fewer than no children": (lambda g: _costs(g, max_children=-1), "`max_children`: is -1; give 0 or more"),
     "no tables": (lambda g: g["problem"].arrays(None), "`tables`: is of the type NoneType; give what mj.map_layers"),
     "half precision": (lambda g: g["problem"].arrays(g["tables"], dtype=jnp.float16), "give float32 or float64"),
     "brain floats": (lambda g: g["problem"].arrays(g["tables"], dtype=jnp.bfloat16), "give float32 or float64"),

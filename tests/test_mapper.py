@@ -119,6 +119,25 @@ def test_every_mapping_keeps_every_rule(tables):
 
 
 @pytest.mark.slow
+def test_threads_have_the_precision_of_their_caller():
+    """The setting of a context belongs to its thread; a search inside it is that of a process with the setting."""
+
+    def searched():
+        return LayerMapper(LAYERS[:1], TEMPLATES[:1], TECHNOLOGY, CONFIG).search(KEY)
+
+    single = searched()
+    with jax.enable_x64(True):
+        double = searched()
+    jax.config.update("jax_enable_x64", True)
+    try:
+        everywhere = searched()
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    np.testing.assert_array_equal(double.objectives, everywhere.objectives)
+    assert not np.array_equal(single.objectives, double.objectives)  # other random numbers are drawn
+
+
+@pytest.mark.slow
 def test_some_mappings_are_padded_and_none_covers_less_than_its_layer(tables):
     covers = [(covered(rows(tables.mapping, u, t, m)), LAYERS[u].shape.bounds) for u, t, m in entries(tables)]
     assert all((cover >= np.array(bounds)).all() for cover, bounds in covers)

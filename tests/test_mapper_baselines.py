@@ -227,5 +227,9 @@ def test_sieved_choices_add_up_and_the_best_are_found():
     np.testing.assert_allclose(total.min(axis=0), best)
     for a, b in itertools.permutations(total, 2):
         assert not ((a <= b).all() and (a < b).any())
+    free = objectives * np.array([1.0, 1.0, 0.0])  # of a template whose area is stated as nothing
+    _, least = choose_sieved(jax.random.key(0), free, count, times, config)
+    np.testing.assert_allclose(least.min(axis=0)[:2], best[:2])
+    assert not least[:, 2].any()
     with pytest.raises(InputError, match="proposals is 0"):
         SieveConfig(proposals=0)

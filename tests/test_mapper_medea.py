@@ -213,6 +213,12 @@ def test_map_layers_refuses_what_does_not_go_together():
         mj.map_layers(problem, method="gamma", one_axis=True)
     with pytest.raises(InputError, match="unknown method 'magic'"):
         mj.map_layers(problem, method="magic")
+    with pytest.raises(InputError, match="`cost`: is for another mapper; add the method gamma or hybrid"):
+        mj.map_layers(problem, cost="energy")
+    with pytest.raises(InputError, match="`cost`: cosa has an objective of its own; leave it out"):
+        mj.map_layers(problem, method="cosa", cost="energy")
+    with pytest.raises(InputError, match="unknown cost 'power'; use one of latency"):
+        mj.map_layers(problem, method="gamma", cost="power")
 
 
 def test_settings_refuse_what_does_not_go_together():

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from mapping_cases import TECHNOLOGY, toy
 
+from mohamjax.dims import DIMS
+from mohamjax.errors import InputError
 from mohamjax.hardware import Dataflow, load_template
 from mohamjax.mapper import Enumeration, LayerMapper, one_axis_templates, over_one_axis
 from mohamjax.mapper.config import MapperConfig
@@ -34,6 +36,29 @@ def test_simba_has_eight_ways_and_shidiannao_one():
     assert len(parts) == len(ways) == 8 and all(x | y == set("CKG") and not x & y for x, y in ways)
     assert len(one_axis_templates(simba, "KC")) == 4
     assert one_axis_templates(load_template("shidiannao")) == (load_template("shidiannao"),)
+
+
+def test_axes_are_chosen_where_both_have_children():
+    def parts(fanout, x=BOTH, y=BOTH):
+        rules = (_INNER, dataclasses.replace(_MIDDLE, spatial_x=x, spatial_y=y), _OUTER)
+        template = toy("toy", capacity=(16, 128), fanout=fanout)
+        return one_axis_templates(dataclasses.replace(template, dataflows=(Dataflow(("conv", "fc"), rules),)))
+
+    assert len(parts((4, 4))) == 4
+    for one in (parts((4, 1)), parts((1, 4)), parts((4, 4), x={"K": 1, "C": 1})):
+        assert len(one) == 1
+    assert len(parts((4, 4), y={"K": 1, "C": None})) == 2
+
+
+def test_too_many_choices_are_refused():
+    """Two to the power of 14: seven dimensions along both axes of two levels."""
+    every = dict.fromkeys(DIMS[:7])
+    rules = [dataclasses.replace(rule, spatial_x=every, spatial_y=every) for rule in (_INNER, _MIDDLE)]
+    levels = tuple(dataclasses.replace(level, fanout=(4, 4)) for level in TOY.levels)
+    wide = dataclasses.replace(TOY, levels=levels, dataflows=(Dataflow(("conv", "fc"), (*rules, _OUTER)),))
+    with pytest.raises(InputError, match=r"template toy: 14 times .* 16,384 templates would be searched, and 1,024"):
+        one_axis_templates(wide)
+    assert len(one_axis_templates(wide, "KC")) == 16
 
 
 @pytest.mark.slow

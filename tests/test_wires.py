@@ -1,6 +1,7 @@
 """Wires on arrays larger than a mapping needs, compared with the plain rules and the cost model."""
 
 import dataclasses
+import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +31,8 @@ from mohamjax.mapping import (
     tabulate_sets,
     wires,
 )
-from mohamjax.mapping.own_costs import evaluate_mappings
+from mohamjax.mapping.accesses import DEFAULT_COUNTING
+from mohamjax.mapping.own_costs import evaluate_mappings, told_reason
 from mohamjax.mapping.space import decode, sample
 from mohamjax.mapping.wires import axis_sizes
 from mohamjax.schedule import Setup, evaluation_arrays, report
@@ -250,7 +252,28 @@ def test_costs_on_a_template_of_fixed_sizes_are_those_of_its_whole_arrays():
 
 
 @pytest.mark.slow
-def test_arrays_of_more_than_256_children_have_an_energy():
+def test_meshes_of_more_than_32768_children_are_counted_right():
+    """Numbers of children of such a mesh exceed 16 bits; on the plain rules and with both kinds of tables."""
+    rng = np.random.default_rng(0)
+    layer, mapping = random_layer_and_mapping(rng, levels=2, loops=0)
+    spatial = np.ones((2, 2, len(DIMS)), np.int32)
+    spatial[0, 0, [DIMS.index("K"), DIMS.index("C")]] = 11, 13
+    spatial[1, 0, [DIMS.index("K"), DIMS.index("C")]] = 15, 17
+    mapping = dataclasses.replace(mapping, spatial=spatial)
+    layer = dataclasses.replace(layer, bounds=np.prod(spatial, axis=(0, 1)))
+    fanout = np.prod(spatial, axis=2).T.astype(np.float32)
+    machine = random_machine(rng, mapping)
+    machine = machine.replace(fanout=fanout + np.asarray([[7, 0], [0, 0]], np.float32))  # wider than the loops
+    plain = np.asarray(plain_timeloop.count(layer, mapping, machine)["hops"])
+    assert np.prod(fanout, axis=1).max() == 36465 and (plain[0] > 0).all()
+    for grid in (True, False):
+        counting = dataclasses.replace(DEFAULT_COUNTING, max_children=1 << 16, grid=grid)
+        counts = quick_jit(functools.partial(count_accesses, counting=counting))(layer, mapping, machine)
+        np.testing.assert_allclose(counts.hops, plain, rtol=1e-5)
+
+
+def _tangled():
+    """A template of 32 by 32 children, and a nest with R and P along X and K along Y: tables count its wires."""
     """R and P along X, K along Y: no closed form counts these wires, and a table of 256 children is too small."""
     template = toy(fanout=(32, 32))
     template = dataclasses.replace(
@@ -271,6 +294,28 @@ def test_arrays_of_more_than_256_children_have_an_energy():
         spatial_order=np.broadcast_to(unit, spatial.shape),
         keep=np.ones((3, 3), bool),
     )
+    return template, shape, nest
+
+
+@pytest.mark.slow
+def test_traced_mappings_cost_as_concrete_ones_and_no_guess_is_valid():
+    template, shape, nest = _tangled()
+    expected = evaluate_mappings(nest, shape, template)
+    assert bool(expected.valid) and np.isfinite(expected.objectives).all()
+    traced = jax.jit(lambda nest: evaluate_mappings(nest, shape, template))(nest)
+    jax.tree.map(lambda own, other: np.testing.assert_allclose(own, other, rtol=1e-6), traced, expected)
+    for few in (0, 256):
+        found = evaluate_mappings(nest, shape, template, max_children=few)
+        assert not found.valid and np.isinf(found.objectives).all()
+        assert "`max_children` is smaller than this mapping needs" in told_reason(found.reason)
+    free = toy(fanout=(32, 32))  # its hops cost nothing, so that nothing is unknown
+    free_wires = evaluate_mappings(nest, shape, free, max_children=0)
+    assert free_wires.valid and free_wires.objectives[1] == evaluate_mappings(nest, shape, free).objectives[1]
+
+
+@pytest.mark.slow
+def test_arrays_of_more_than_256_children_have_an_energy():
+    template, shape, nest = _tangled()
     costs = evaluate_mappings(nest, shape, template)
     assert bool(costs.valid) and np.isfinite(costs.objectives).all()
     free = toy(fanout=(32, 32))

@@ -30,7 +30,7 @@ from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace
 from mohamjax.mapping.tables import MappingTables, tabulate_sets, undominated
 from mohamjax.runtime.devices import Devices
-from mohamjax.runtime.programs import once
+from mohamjax.runtime.programs import at_this_precision, once
 from mohamjax.runtime.struct import take
 from mohamjax.workload import DIMS
 
@@ -197,8 +197,8 @@ class BlockSearch:
         began = time.perf_counter()
         wanted = self._wanted(block, empty)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            tables = pool.submit(self._compile_tables, block.context)
-            made = {name: pool.submit(self._compiled, program) for name, program in wanted.items()}
+            tables = pool.submit(at_this_precision(self._compile_tables), block.context)
+            made = {name: pool.submit(at_this_precision(self._compiled), program) for name, program in wanted.items()}
             tables.result()
             found = {name: future.result() for name, future in made.items()}
         self.tally.compiled(time.perf_counter() - began)
@@ -246,8 +246,9 @@ class BlockSearch:
         function, rows, rest, static = wanted
         leaves, tree = jax.tree.flatten((rows, rest))
         shapes = tuple(jax.typeof(leaf) for leaf in leaves)
-        key = function, tuple(sorted(static.items(), key=lambda item: item[0])), tree, shapes, self.devices
+        how = tuple(sorted(static.items(), key=lambda item: item[0])), jax.config.read("jax_enable_x64")
         devices = self.devices
+        key = function, how, tree, shapes, devices
         if devices is None:
             return once(key, lambda: function.compiled(*rows, *rest, **static))
         return once(key, lambda: _compiled_over(devices, wanted))
@@ -272,9 +273,8 @@ class BlockSearch:
             kind = {"fixed": fixed, "whole": self.whole}
             tabulate_sets(space.layer, template, context.technology, nests, np.array([most]), **kind)
 
-        once(
-            ("tables", fixed, self.whole, self.max_children, levels, context.template.machine.capacity.dtype), evaluate
-        )
+        form = fixed, self.whole, self.max_children, levels
+        once(("tables", *form, context.template.machine.capacity.dtype, jax.config.read("jax_enable_x64")), evaluate)
 
 
 def _part(given: Any, batch: int, count: int) -> Any:

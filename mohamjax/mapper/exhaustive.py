@@ -43,7 +43,7 @@ from mohamjax.mapping.children import table_room
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MapSpace
 from mohamjax.mapping.tables import assemble, undominated
-from mohamjax.runtime.programs import jit_o1
+from mohamjax.runtime.programs import at_this_precision, jit_o1
 from mohamjax.runtime.struct import record
 from mohamjax.workload import DIMS, UniqueLayer
 
@@ -437,22 +437,21 @@ def _search(space: _Space, fixed: bool, count: Callable[[int], None], threads: i
     machine = jax.device_get(problem.template.machine)
     whole = fixed or bool(problem.template.sized)  # wires then count on the whole arrays
     room = table_room(np.prod(machine.fanout, axis=-1).max()) if whole else children_room([problem.space])
-    x64 = bool(jax.config.read("jax_enable_x64"))
 
     def run(rows: np.ndarray, rest: np.ndarray, bait: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         number = len(rest)
         index = np.zeros((_BATCH, len(DIMS) + 1), np.int32)
         index[:number, :-1], index[:number, -1] = rows, rest
         batch = _Batch(rows=index[:, :-1], orders=index[:, -1], valid=np.arange(_BATCH) < number)
-        with jax.enable_x64(x64):  # each thread has its own setting
-            values, keep = jax.device_get(_evaluate(batch, bait, radix, problem, fixed=fixed, max_children=room))
+        values, keep = jax.device_get(_evaluate(batch, bait, radix, problem, fixed=fixed, max_children=room))
         count(number)
         return values[keep], index[keep]
 
+    run_here = at_this_precision(run)
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         waiting: list[concurrent.futures.Future[tuple[np.ndarray, np.ndarray]]] = []
         for rows, rest in _indices(space):
-            waiting.append(pool.submit(run, rows, rest, front.bait()))
+            waiting.append(pool.submit(run_here, rows, rest, front.bait()))
             while len(waiting) > threads:
                 front.enter(*waiting.pop(0).result())
         for future in waiting:

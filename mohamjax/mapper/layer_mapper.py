@@ -33,6 +33,7 @@ from mohamjax.mapping.children import table_room
 from mohamjax.mapping.space import MapSpace, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble
 from mohamjax.runtime.devices import Devices
+from mohamjax.runtime.programs import at_this_precision
 from mohamjax.runtime.struct import cast, put
 from mohamjax.workload import UniqueLayer
 
@@ -202,7 +203,7 @@ class LayerMapper:
         threads = min(config.blocks_at_once(), max(1, len(blocks))) if own is None else 1
         found: dict[Pair, MappingTables] = {}
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-            futures = [pool.submit(run, block) for block in blocks]
+            futures = [pool.submit(at_this_precision(run), block) for block in blocks]
             try:
                 for future in concurrent.futures.as_completed(futures):
                     found |= future.result()

@@ -17,35 +17,61 @@ import jax
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.errors import InputError
 from mohamjax.hardware import Dataflow, LevelRule, Template
 from mohamjax.mapping import MappingTables
 from mohamjax.mapping.tables import assemble, entries_of
 from mohamjax.workload import DIMS, UniqueLayer
+
+MOST_VARIANTS = 1024
+"""Most templates that one is divided into; each is searched by itself. Simba takes 8."""
 
 
 def one_axis_templates(template: Template, dims: Collection[str] = DIMS) -> tuple[Template, ...]:
     """Templates that together allow what this one does, except a dimension along both axes of a level.
 
     In each of them, every one of `dims` that may run along both X and Y of a level keeps only one of the two. Without
-    such a dimension, the only result is the template itself. The padded bounds that mappings may cover
+    such a dimension, the only result is the template itself. There is nothing to choose at a level whose children are
+    in one row or column, or where a limit along an axis is 1. The padded bounds that mappings may cover
     (`mapping.padding`) depend on the axes that a template allows, so these templates may offer other bounds than the
     original.
+
+    Args:
+        template: the template.
+        dims: letters of the dimensions that keep one axis.
+
+    Raises:
+        InputError: there would be more than `MOST_VARIANTS` templates.
     """
-    choices = [_choices(dataflow, dims) for dataflow in template.dataflows]
+    both = [_along_both(template, dataflow, dims) for dataflow in template.dataflows]
+    longest = max(both, key=len, default=[])
+    if 1 << len(longest) > MOST_VARIANTS:
+        raise InputError(
+            f"{len(longest)} times a dimension may run along both X and Y of a level; to keep one axis each, "
+            f"{1 << len(longest):,} templates would be searched, and {MOST_VARIANTS:,} at most are",
+            item=f"template {template.name}",
+            remedy="leave more of these dimensions one axis in its dataflows, or map without one axis per dimension",
+        )
+    choices = [_choices(dataflow, own) for dataflow, own in zip(template.dataflows, both, strict=True)]
     number = max(map(len, choices), default=1)
     return tuple(
         dataclasses.replace(template, dataflows=tuple(own[k % len(own)] for own in choices)) for k in range(number)
     )
 
 
-def _choices(dataflow: Dataflow, dims: Collection[str]) -> list[Dataflow]:
-    """All variants of a dataflow in which each of `dims` keeps one axis at each level where it has two."""
-    both = [
-        (level, d)
-        for level, rule in enumerate(dataflow.rules)
+def _along_both(template: Template, dataflow: Dataflow, dims: Collection[str]) -> list[tuple[int, str]]:
+    """The levels, and which of `dims` a mapping may run along X and along Y of their children, by more than 1 each."""
+    return [
+        (i, d)
+        for i, (level, rule) in enumerate(zip(template.levels, dataflow.rules, strict=True))
         for d in rule.spatial_x
-        if d in rule.spatial_y and d in dims
+        if d in dims and d in rule.spatial_y
+        if min(level.fanout) > 1 and 1 not in (rule.spatial_x[d], rule.spatial_y[d])
     ]
+
+
+def _choices(dataflow: Dataflow, both: Sequence[tuple[int, str]]) -> list[Dataflow]:
+    """All variants of a dataflow in which each dimension of `both` keeps one axis at its level."""
     out = []
     for along_y in itertools.product((False, True), repeat=len(both)):
         rules = list(dataflow.rules)
@@ -93,6 +119,9 @@ def over_one_axis(
     Returns:
         The sets over these templates, `[U, T, M, ...]`, NumPy leaves: the non-dominated mappings of all
         `one_axis_templates` of a template. M is `most`, or the size of the largest set.
+
+    Raises:
+        InputError: a template has too many ways to choose the axes.
     """
     dims = {d for layer in layers for d, bound in zip(DIMS, layer.shape.bounds, strict=True) if bound > 1}
     return over_variants(mapped, [one_axis_templates(template, dims) for template in templates], layers, most)

@@ -44,7 +44,9 @@ def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: 
     Args:
         problem: the problem; or networks, or a scenario's name or file, for a problem with all else as packaged.
         count: M, most mappings of a set.
-        seed: of all randomness; the draws of a set depend only on the seed and on its indices.
+        seed: of all randomness; the draws of a set depend only on the seed, on its indices and on the size of all
+            arrays: the levels of the deepest template, the primes of the longest layer, and whether some template
+            leaves a bypass open.
 
     Returns:
         Tables `[U, T, M, ...]` like those of `map_layers`, sets ordered by latency, but not Pareto sets.

@@ -92,6 +92,7 @@ def choose_sieved(
     number = np.array([len(own) for own in entries])
     least = values.min(axis=1)
     scale = np.array([*(least[:, :2] * times[:, None]).sum(axis=0), least[:, 2].max()])
+    scale = np.where(scale > 0, scale, 1)  # a template may cost no area or energy
     chosen = _search(
         key,
         jnp.asarray(values / scale, jnp.float32),

@@ -449,7 +449,8 @@ def _gridded_hops(order, spatial, fanout, side):
     start = jnp.zeros((len(DATA_SPACES), *child.shape), spatial.dtype)
     label, _ = lax.while_loop(lambda state: jnp.any(state[1]), number, (start, bounds > 1))
     first_child = exists & (label == child)
-    label = jnp.where(exists, label, -1).astype(jnp.int16)
+    # Labels are numbers of children; half the width takes half the memory where it holds them all.
+    label = jnp.where(exists, label, -1).astype(jnp.int16 if side * side <= 1 << 15 else jnp.int32)
     index = jnp.arange(side, dtype=jnp.int32)
 
     def first_and_last(last, at):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from typing import Any
 
@@ -22,12 +23,13 @@ from mohamjax.hardware import (
     fits,
     template_arrays,
 )
-from mohamjax.mapping.children import MAX_CHILDREN, room_for
+from mohamjax.mapping.children import MAX_CHILDREN, room_for, table_room
 from mohamjax.mapping.cost import REASONS, offchip_bytes
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping, leading_axes
 from mohamjax.mapping.padding import MOST_PADDED
 from mohamjax.mapping.space import layer_arrays
 from mohamjax.mapping.tables import need_children, on_own_hardware
+from mohamjax.reader import count_asked, whole
 from mohamjax.runtime.blocks import in_blocks
 from mohamjax.runtime.struct import Rows, cast, record, take
 from mohamjax.workload import Layer, UniqueLayer, WorkloadShape
@@ -38,8 +40,8 @@ class MappingCosts(Rows):
     """Costs of mappings, each on its own minimal hardware; leaves have the leading axes of the mappings.
 
     Attributes:
-        valid: `[]` bool, whether the factors multiply to the layer's bounds or to padded ones, and the mapping fits the
-            template's largest sizes.
+        valid: `[]` bool, whether the factors multiply to the layer's bounds or to padded ones, the mapping fits the
+            template's largest sizes, and its wires could be counted.
         padded: `[]` bool, whether they multiply to padded bounds, up to a third above the layer's (`mapping.padding`);
             all the work of the larger problem is then counted.
         objectives: `[3]` float, latency [cycles, no off-chip limit], energy [pJ], area [um^2]; +inf where not valid.
@@ -48,8 +50,8 @@ class MappingCosts(Rows):
         capacity: `[L]` float, words per instance of each level of the minimal hardware; inf where unlimited.
         fanout: `[L, 2]` float, children along X and Y of each level.
         reason: `[]` int32, 0, or the index into `mapping.REASONS` of why the template is too small; -1 where the
-            factors multiply to neither, -2 to -4 where the arrays are no loop nest. `mapping.told_reason` turns it into
-            a sentence.
+            factors multiply to neither, -2 to -4 where the arrays are no loop nest, -5 where `max_children` leaves no
+            room to count the wires. `mapping.told_reason` turns it into a sentence.
     """
 
     valid: jax.Array
@@ -80,13 +82,16 @@ _TOLD = {
 }
 
 
+_UNCOUNTED = -5
+
 _UNFIT = {
     -1: "the factors of a dimension multiply neither to the layer's bound nor to a padded one",
     -2: "a factor is below 1",
     -3: "the order of a level's loops is no permutation of the dimensions",
     -4: "a level that the template does not have has loops",
+    _UNCOUNTED: "the wires are not counted, because `max_children` is smaller than this mapping needs",
 }
-"""Messages for nests that do not fit the layer or the levels, by the codes of `_unfit`."""
+"""Messages for nests that do not fit the layer or the levels, by the codes of `_unfit`, and for wires uncounted."""
 
 
 def told_reason(reason: int | ArrayLike) -> str:
@@ -156,15 +161,17 @@ def evaluate_mappings(
         technology: energy and area tables, or a name or file; default the packaged ones.
         max_children: static, children per level that the tables for wires have room for. 0 compiles a third faster and
             suits mappings that never run P along a level's children together with R, or Q with S, on templates of free
-            sizes. By default what concrete mappings need, and `MAX_CHILDREN` where mappings or template are traced.
-        block_size: static, mappings evaluated at once.
+            sizes. Mappings that need more are not valid. By default what concrete mappings need; enough for any level
+            of the template where mappings are traced; `MAX_CHILDREN` where arrays of the template are traced.
+        block_size: static, mappings evaluated at once, at least 1.
 
     Returns:
         `MappingCosts`; where `.valid` is false, `mapping.told_reason(costs.reason)` says why.
 
     Raises:
         ValueError: a shape or dtype is wrong, at trace time.
-        InputError: the template does not run the layer's type, or mappings or layer are of another type.
+        InputError: the template does not run the layer's type, mappings or layer are of another type, or
+            `max_children` or `block_size` is no whole number of that size.
 
     Examples:
         >>> nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)  # of layer 0 on template 0
@@ -177,6 +184,9 @@ def evaluate_mappings(
         raise wrong_type(mappings, "mappings", remedy)
     if not isinstance(layer, Layer | UniqueLayer | WorkloadShape | LayerArrays):
         raise wrong_type(layer, "layer", "give a layer of an application, such as problem.application.layers[0]")
+    block_size = count_asked(block_size, "block_size", "give 1 mapping or more, a whole number")
+    if max_children is not None and ((asked := whole(max_children)) is None or asked < 0):
+        raise InputError(f"is {max_children!r:.40}", argument="max_children", remedy="give 0 or more, a whole number")
     technology = as_technology(technology)
     if not isinstance(template, TemplateArrays):
         template = as_template(template)
@@ -206,7 +216,7 @@ def evaluate_mappings(
     if len(lead) > 1 or np.ndim(layer.bounds) > 1:
         raise ValueError(f"mappings, layer: expected many mappings of one layer, got leading axes {lead}; use jax.vmap")
     if max_children is None:
-        max_children = _room(mappings.spatial, arrays)
+        max_children = _room(mappings.spatial, template, arrays)
     dtype = arrays.machine.capacity.dtype
     technology = cast(technology, dtype)
     rows = mappings if lead else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
@@ -217,14 +227,24 @@ def evaluate_mappings(
     return costs if lead else jax.tree.map(lambda leaf: leaf[0], costs)
 
 
-def _room(spatial: Array, template: TemplateArrays) -> int:
-    """`max_children` for mappings with these factors on a template; `MAX_CHILDREN` where one of them is traced."""
-    if isinstance(spatial, jax_core.Tracer) or isinstance(template.machine.fanout, jax_core.Tracer):
+def _room(spatial: Array, template: Template | TemplateArrays, arrays: TemplateArrays) -> int:
+    """`max_children` for mappings with these factors on a template, which `arrays` describe.
+
+    Traced factors may use all children of any level. Where the template itself is only known by traced arrays, it is
+    `MAX_CHILDREN`.
+    """
+    if isinstance(template, Template):  # its arrays are traced inside a program, also where it is known
+        most, sized = max(math.prod(level.fanout) for level in template.levels), template.sizes == "fixed"
+    elif isinstance(arrays.machine.fanout, jax_core.Tracer) or isinstance(arrays.sized, jax_core.Tracer):
         return MAX_CHILDREN
-    double = template.machine.capacity.dtype == jnp.float64
-    if not (np.any(template.sized) or need_children(np.asarray(spatial) > 1, double=double).any()):
+    else:
+        most, sized = np.prod(np.asarray(arrays.machine.fanout), axis=-1).max(), bool(np.any(arrays.sized))
+    if isinstance(spatial, jax_core.Tracer):
+        return table_room(most)
+    double = arrays.machine.capacity.dtype == jnp.float64
+    if not (sized or need_children(np.asarray(spatial) > 1, double=double).any()):
         return 0
-    return room_for(spatial, np.prod(np.asarray(template.machine.fanout), axis=-1).max())
+    return room_for(spatial, most)
 
 
 @functools.partial(jax.jit, static_argnames=("max_children", "block_size"))
@@ -241,8 +261,12 @@ def _costs(
         last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), nests)
         own = on_own_hardware(layer, last, template, technology, max_children=max_children)
         unfit, padded = _unfit(layer, last, template.machine.level_mask)
-        valid = (unfit == 0) & (own.reason == 0)
         machine = own.machine
+        # Wires that the tables have no room for are nan, not a guess; where they are free, their hops do not matter.
+        uncounted = jnp.any(jnp.isnan(own.counts.hops) & (machine.hop_energy > 0)[:, None], axis=(0, 1))
+        reason = jnp.where(unfit == 0, own.reason, unfit)
+        reason = jnp.where((reason == 0) & uncounted, _UNCOUNTED, reason)
+        valid = reason == 0
         costs: dict[str, Any] = {
             "valid": valid,
             "padded": (unfit == 0) & padded,
@@ -251,7 +275,7 @@ def _costs(
             "offchip_bytes": offchip_bytes(own.counts, machine),
             "capacity": own.capacity,
             "fanout": own.fanout,
-            "reason": jnp.where(unfit == 0, own.reason, unfit),
+            "reason": reason,
         }
         return MappingCosts(**jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), costs))
 

@@ -7,6 +7,7 @@ instead of 197. Each dimension has a few bounds to choose from, which suit the t
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -21,7 +22,7 @@ ALTERNATIVES = 4
 """Most bounds per dimension that a mapping may choose from, the layer's own included."""
 
 _WORTH = math.log2(1.05)
-"""Least gain, summed over all uses of a dimension, that a larger bound must bring: 5 % fewer steps in one use."""
+"""Least gain that a larger bound must bring, summed over all uses of a dimension: as much as 5 % fewer steps in one."""
 
 MOST_PADDED = 4 / 3
 """Largest ratio of a padded bound to the layer's own: 3 may become 4, which takes two children two steps."""
@@ -77,18 +78,13 @@ def _offers(bound: int, fanouts: tuple[int, ...], buffered: bool) -> tuple[tuple
     """
     most = min(int(bound * MOST_PADDED), bound + _FARTHEST)
     candidates = list(range(bound, most + 1))
-    uses = {part for n in range(1, len(fanouts) + 1) for part in itertools.combinations(fanouts, n)}
+    parts = sorted({part for n in range(1, len(fanouts) + 1) for part in itertools.combinations(fanouts, n)})
     tiles = [1 << i for i in range(1, bound.bit_length())] if buffered else []
-    if not uses and not tiles:
+    if not parts and not tiles:
         return ()
-    steps = np.array(
-        [
-            [b / _widest(b, part) for part in sorted(uses)]
-            + [b / next(f for f in range(min(tile, b), 0, -1) if b % f == 0) for tile in tiles]
-            for b in candidates
-        ]
+    steps = np.log2(
+        [[b / most for most in (*(_widest(b, part) for part in parts), *_fitting(b, tiles))] for b in candidates]
     )
-    steps = np.log2(steps)
     best, out = steps[0], []
     while len(out) < ALTERNATIVES - 1:
         gains = np.maximum(best - steps, 0).sum(axis=1)
@@ -98,6 +94,15 @@ def _offers(bound: int, fanouts: tuple[int, ...], buffered: bool) -> tuple[tuple
         out.append((float(gains[pick]), candidates[pick]))
         best = np.minimum(best, steps[pick])
     return tuple(out)
+
+
+def _fitting(bound: int, tiles: list[int]) -> list[int]:
+    """The largest divisor of a bound that is at most as large as each of some tiles."""
+    if not tiles:
+        return []
+    low = [f for f in range(1, math.isqrt(bound) + 1) if bound % f == 0]
+    divisors = sorted({*low, *(bound // f for f in low)})
+    return [divisors[bisect.bisect_right(divisors, tile) - 1] for tile in tiles]
 
 
 @functools.lru_cache(maxsize=1 << 16)

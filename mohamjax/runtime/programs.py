@@ -73,6 +73,17 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
     return future.result()
 
 
+def at_this_precision(function: Callable[..., T]) -> Callable[..., T]:
+    """The function, for other threads: it runs with this thread's setting of 64-bit types. Each thread has its own."""
+    x64 = bool(jax.config.read("jax_enable_x64"))
+
+    def run(*arguments: Any) -> T:
+        with jax.enable_x64(x64):
+            return function(*arguments)
+
+    return run
+
+
 def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
     """Keeps compiled programs on disk, so that the next process finds them; the command line always does.
 

@@ -28,7 +28,7 @@ from mohamjax.mapping.tables import column_shapes
 from mohamjax.problem.design_problem import DesignProblem
 from mohamjax.problem.kinds import immediate, room_for
 from mohamjax.runtime.devices import Devices, gathered
-from mohamjax.runtime.programs import once
+from mohamjax.runtime.programs import at_this_precision, once
 from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, padded_jobs, reevaluate, scenario_bounds
 from mohamjax.schedule.measures import of_frames
@@ -143,8 +143,9 @@ class Precompilation:
         mark = self._mark()
         self._pool = concurrent.futures.ThreadPoolExecutor(2, "precompilation")
         self._parts = [
-            self._pool.submit(self._first, ("_search", *mark)), self._pool.submit(self._second, ("_report", *mark)),
-        ]  # fmt: skip
+            self._pool.submit(at_this_precision(self._first), ("_search", *mark)),
+            self._pool.submit(at_this_precision(self._second), ("_report", *mark)),
+        ]
 
     def _mark(self) -> tuple[Any, ...]:
         """All that the shapes depend on."""
@@ -160,7 +161,7 @@ class Precompilation:
             tuple(template.content_hash() for template in resolved.templates),
             settings.moham, settings.mapper.entries, settings.remap, problem.package, problem.max_chiplets,
             resolved.projects, bool(resolved.chiplet_limits),
-            self._devices, self._frames,
+            self._devices, self._frames, jax.config.read("jax_enable_x64"),
         )  # fmt: skip
 
     def searched(self) -> None:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from mohamjax.mapping import Mapping
 from mohamjax.mapping.space import MappingGenes
+from mohamjax.runtime.programs import at_this_precision
 from mohamjax.runtime.struct import take
 from mohamjax.unico.halving import AREAS, Bracket, keep
 from mohamjax.unico.lanes import LaneConfig, LaneProblem, LaneState, Points, advance, mappings_of, prepare, start
@@ -116,7 +117,7 @@ class MappingSearch:
             done.append(jax.device_get(call(blocks[0])))
             self._warm.add(name)
         with concurrent.futures.ThreadPoolExecutor(min(self.threads, len(blocks))) as pool:
-            done += pool.map(lambda block: jax.device_get(call(block)), blocks[len(done) :])
+            done += pool.map(at_this_precision(lambda block: jax.device_get(call(block))), blocks[len(done) :])
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *done)
 
     def begin(self, index: npt.ArrayLike) -> Searched:
