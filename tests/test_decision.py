@@ -16,7 +16,7 @@ from mohamjax.io.files import csv_text, write_text
 from mohamjax.io.results_reader import built_in, design_called, roles_in
 from mohamjax.schedule import Certificate, FrontBounds
 from mohamjax.schedule.decision import STEP, decide, networks_of, own_columns, read_target
-from mohamjax.schedule.recommended import BuiltChiplet, told_of_slack, told_of_tiny_chiplets
+from mohamjax.schedule.recommended import BuiltChiplet, remarks, told_of_rates, told_of_slack, told_of_tiny_chiplets
 
 numbers = st.floats(1e-6, 1e3)
 
@@ -94,11 +94,29 @@ def test_frames_per_second_of_a_network_are_one_over_its_latency():
     assert decide(rows, "fps>=20").kept == (1,)
 
 
+def test_a_rate_of_a_network_that_the_package_does_not_keep_up_is_told():
+    rows = [row(0, 0.1, 1.0, 5.0, own=(0.1, 1.0))]
+    decision = decide(rows, "fps:a>=50,area<=9mm2")
+    told = told_of_rates(decision)
+    assert told == (
+        "fps:a>=50 asks only how soon that network ends: one frame after the other, the recommended design runs all "
+        "networks 10 times a second; fps>=50 asks for that rate of all"
+    )
+    assert remarks(decision, []) == [told]
+    both = told_of_rates(decide([row(0, 0.1, 1.0, 5.0, own=(0.1, 0.9))], "fps:a>=50,fps:b,c>=11"))
+    assert both.startswith("fps:a>=50, fps:b,c>=11 ask only how soon these networks end") and "fps>=50" in both
+    for target in ("fps:a>=5", "fps>=5", "fps:b,c>=10", "latency:a<=20ms", "fps:a>=5000"):
+        assert told_of_rates(decide(rows, target)) == ""
+    # Overlapping frames: every network has at least one in a period.
+    assert told_of_rates(decide([{**rows[0], "period_s": 0.02}], "fps:a>=50")) == ""
+    assert "10 times a second" in told_of_rates(decide([{**rows[0], "period_s": 0.03}], "fps:a>=50"))
+
+
 def test_power_beside_frames_per_second_is_that_of_so_many_frames():
     rows = [row(0, 0.005, 0.03, 2.0), row(1, 0.02, 0.04, 1.0)]
     assert decide(rows, "power<=2.5W").kept == (1,)  # 6 W and 2 W, one frame after the other
     assert decide(rows, "power<=1W,fps>=30").kept == (0,)  # 0.9 W and 1.2 W
-    assert decide(rows, "power<=1W,fps:a>=30").kept == ()
+    assert decide(rows, "power<=1W,fps:a>=30").kept == ()  # the rate of one network is not that of the package
     told = decision_table(decide(rows, "fps>=30"), mapped_again=True)
     assert "power at 30 fps [W]" in told and "not again on these chiplets" not in told
     for target in ("fps>=30", "fps>=3000"):

@@ -425,6 +425,22 @@ def test_what_cannot_end_is_said(change, reason, ends):
         assert np.isinf(found.makespan[0])
 
 
+@pytest.mark.parametrize(
+    ("case", "ends"),
+    [
+        ({"accelerator": [0, 1, 1], "order": [1, 1, 0], "predecessors": [[1], [], []]}, [2, 2, np.inf]),
+        ({"accelerator": [1, 1, 1], "order": [0, 0, 1], "predecessors": [[], [0], []]}, [2, 3, np.inf]),
+    ],
+)
+def test_an_order_that_leaves_a_job_out_is_no_deadlock(case, ends):
+    """Without padding too, where the last place of the order holds a job that has waited for others."""
+    case = _THREE | {"duration": [1, 1, 1], "bytes": [0, 0, 0]} | case
+    for jobs in (3, 4):
+        found = _simulate([case], jobs, 2, 1)
+        assert found.reason.tolist() == [fluid.UNPLACED]
+        assert found.end[0, :3].tolist() == ends
+
+
 def test_the_plain_simulation_stops_in_a_deadlock():
     plain = _plain(_THREE | {"order": [1, 0, 2]})
     assert plain.end == [None, None, 7] and plain.makespan is None
@@ -436,6 +452,22 @@ def test_an_order_against_a_dependency_runs_where_it_can():
     found = _simulate([case], 4, 2, 1)
     assert found.ok.all()
     assert found.start[0].tolist() == [0, 7, 0, 0]
+
+
+def test_rounding_beside_many_short_jobs_is_no_stall():
+    """The end of the long job is off in single precision, but nothing slows it; a stall beyond rounding is told."""
+    short = 2000
+    case = {
+        "duration": [1e9] + [20.0] * short, "bytes": [1e9] + [0] * short, "predecessors": [[]] * (short + 1),
+        "accelerator": [0] + [1] * short, "order": list(range(short + 1)), "resource_bandwidth": [1.0],
+        "resources_of_accelerator": [[0], []],
+    }  # fmt: skip
+    for dtype in (np.float32, np.float64):
+        found = _simulate([case, case | {"resource_bandwidth": [0.999]}], short + 1, 2, 1, dtype)
+        assert found.ok.all() and not found.stall[0].any()
+        np.testing.assert_allclose(found.end[:, 0], [1e9, 1e9 / 0.999], rtol=short * np.finfo(dtype).eps / 2 + 1e-15)
+        np.testing.assert_allclose(found.stall[1, 0], 1e9 / 0.999 - 1e9, rtol=0.2)
+        assert not found.stall[1, 1:].any()
 
 
 def test_jobs_of_no_length():

@@ -449,6 +449,24 @@ def test_fixed_costs_and_given_mac():
     assert unused.area[2] == 0
 
 
+def test_wires_to_macs_without_area_have_derivatives():
+    data = copy.deepcopy(EXAMPLE)
+    data["mac"] = {"energy_pJ": 1, "area_um2": 0}
+    for level in data["levels"][1:]:
+        level["hop_energy_pJ"] = "wire"
+    arrays = one(0, template_arrays([template_from_dict(data)], TECHNOLOGY))
+    capacity, fanout = arrays.machine.capacity, arrays.machine.fanout
+
+    def hops(scale):
+        scaled = {name: getattr(TECHNOLOGY, name) * scale for name in ("multiplier", "adder", "wire")}
+        sram = TECHNOLOGY.sram + jnp.asarray([0, 0, 1.0]) * jnp.log2(scale)
+        return resize(arrays, TECHNOLOGY.replace(sram=sram, **scaled), capacity, fanout).hop_energy
+
+    energy, slope = jax.jit(lambda scale: jax.jvp(hops, (scale,), (1.0,)))(1.0)
+    assert energy[0] == 0 and np.any(energy > 0) and np.all(np.isfinite(slope))
+    np.testing.assert_allclose(slope[0], 0)
+
+
 @pytest.mark.slow
 def test_padding_and_stacking():
     padded = template_arrays(TEMPLATES, TECHNOLOGY, levels=9)

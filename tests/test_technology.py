@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import importlib.util
+import itertools
 import json
 import math
 import pathlib
@@ -181,6 +182,37 @@ def test_a_memory_wider_than_the_table_is_several_of_the_widest(name, rows):
     np.testing.assert_allclose(figures / figures[:, :1], np.broadcast_to([1, 2, 4, 8], figures.shape), rtol=1e-4)
     times = sram_times(technology, rows, np.asarray(sizes))
     np.testing.assert_array_equal(times, np.broadcast_to(times[:1], times.shape))
+
+
+@pytest.mark.parametrize("name", packaged_technologies())
+def test_a_memory_narrower_than_the_table_follows_the_plug_in_from_32_bits(name):
+    """Accelergy's plug-in for CACTI: energy x (0.7 width ratio + 0.3) below 32 bits, area linear."""
+    technology = dataclasses.replace(load_technology(name), address_generator=np.zeros(3))
+    with jax.enable_x64(True):
+        known = [ports for ports in (1, 2) if not np.isnan(technology.sram[ports - 1]).any()]
+        for rows, ports in itertools.product((16.0, 64.0, 700.0, 1024.0, 65536.0), known):
+            width = jnp.asarray([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0])
+            found = np.stack(costs(technology, 1, jnp.full(8, rows), width, ports=ports))
+            rule = 0.7 * np.asarray(width) / 32 + 0.3
+            np.testing.assert_allclose(found[:2] / found[:2, -1:], [rule, rule], rtol=1e-4)
+            np.testing.assert_allclose(found[2] / found[2, -1], width / 32, rtol=1e-4)
+    # Half of all energies is half of these too, as in a sweep.
+    halved = technology.replace(sram=technology.sram - np.array([1.0, 1.0, 0.0]))
+    read = jax.vmap(component_costs, (0, None, None, None))(stack([technology, halved]), 1, 64.0, 2.0)[0]
+    np.testing.assert_allclose(read[1], read[0] / 2, rtol=1e-6)
+
+
+def test_narrow_memories_of_a_table_with_narrow_rows_fall_at_most_as_the_rule_says(tmp_path):
+    path = tmp_path / "sram.csv"
+    for wide, slope in ((1.9, 0.7), (1.5, 0.5), (0.9, 0.0)):
+        path.write_text(HEADER + f"8,512,1,1,1,500\n16,512,1,{wide},{wide},1000\n")
+        mine = dataclasses.replace(load_technology(path), address_generator=np.zeros(3))
+        found = np.stack(costs(mine, 1, jnp.full(3, 512.0), jnp.asarray([8.0, 4.0, 1.0])))
+        np.testing.assert_allclose(found[0], [1, 1 - slope / 2, 1 - slope * 7 / 8], rtol=1e-5)
+        np.testing.assert_allclose(found[2], [500, 250, 62.5], rtol=1e-5)
+    path.write_text(HEADER + "64,512,1,1,1,512\n")  # one row: the rule from there
+    mine = dataclasses.replace(load_technology(path), address_generator=np.zeros(3))
+    np.testing.assert_allclose(costs(mine, 1, 512.0, 4.0), [0.7 / 16 + 0.3, 0.7 / 16 + 0.3, 32], rtol=1e-5)
 
 
 def test_both_sides_of_a_jump_stay():

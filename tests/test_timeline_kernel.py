@@ -126,6 +126,14 @@ def test_what_cannot_end():
     assert found.reason.tolist() == [fluid.DONE, fluid.DEADLOCK, fluid.UNPLACED, *[fluid.ENDLESS] * 3]
 
 
+def test_an_order_that_leaves_a_job_out_without_padding():
+    case = {
+        "duration": [1.0, 1.0, 1.0], "bytes": [0.0, 0.0, 0.0], "predecessors": [[1], [], []], "accelerator": [0, 1, 1],
+        "order": [1, 1, 0], "resources_of_accelerator": [[0], [0]], "resource_bandwidth": [3.0],
+    }  # fmt: skip
+    assert same(columns([case], 3, 2, 1)).reason.tolist() == [fluid.UNPLACED]
+
+
 def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(monkeypatch):
     def taken(*capabilities):
         devices = [types.SimpleNamespace(**given) for given in capabilities]

@@ -367,7 +367,8 @@ def _wire_energy(
     """`[L]` pJ per word and hop: a wire is as long as the side of a child's tile, a square of all below the level."""
     tile, widths = mac_area, []
     for i in range(area.shape[0]):
-        widths.append(jnp.sqrt(tile))
+        # Below a MAC without area there may be nothing: a square root has no derivative at 0.
+        widths.append(jnp.where(tile > 0, jnp.sqrt(jnp.where(tile > 0, tile, 1)), 0))
         tile = area[i] + fanout[i, 0] * fanout[i, 1] * tile
     um_per_mm = 1000
     return jnp.stack(widths) / um_per_mm * base.word_bits * technology.wire[0]

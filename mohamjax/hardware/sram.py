@@ -182,8 +182,13 @@ def sram_lookup(
     ports: jax.Array,
     *,
     wider: float,
+    energies: int = 0,
 ) -> jax.Array:
     """Looks up the figures of memories of any size on the curves.
+
+    Below the narrowest curve, figures continue as between the two narrowest ones, energies in a straight line of the
+    width. So these follow the rule of the Accelergy CACTI plug-in from the width that it starts at (32 bits in the
+    packaged tables, whose rows of 8 and 16 bits are made by it), and fall at most as it says from the narrowest curve.
 
     Pure and jittable; `rows`, `width` and `ports` have the same shape.
 
@@ -196,6 +201,7 @@ def sram_lookup(
         ports: `[...]` int, 1 or 2.
         wider: static, exponent of the width by which the figures grow above the widest curve: 1 for what several
             memories side by side add up to, 0 for times.
+        energies: static, how many of the Q quantities, from the first on, are energies.
 
     Returns:
         `[..., Q]` float, base-2 logarithms.
@@ -224,4 +230,10 @@ def sram_lookup(
         return (1 - u) * table[at] + u * table[at + 1]
 
     low, high = along(column * (last + 1)), along((column + 1) * (last + 1))
-    return low + v * (high - low) + beyond
+    found = low + v * (high - low) + beyond
+    if not energies:
+        return found
+    slope = (jnp.exp2(high - low) - 1) / (widths[1] / widths[0] - 1)
+    share = jnp.minimum(width / widths[0], 1)[..., None]
+    narrow = low + jnp.log2(1 + jnp.clip(slope, 0, _SMALL_WIDTH_SLOPE) * (share - 1))
+    return jnp.where((share < 1) & (jnp.arange(found.shape[-1]) < energies), narrow, found)

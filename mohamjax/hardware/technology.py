@@ -144,7 +144,7 @@ def component_costs(
     address = address_bits.astype(dtype)[..., None] * table.address_generator
 
     curves = table.sram, table.sram_rows, table.sram_widths
-    sram = jnp.exp2(sram_lookup(*curves, rows, width, ports, wider=1)) + address
+    sram = jnp.exp2(sram_lookup(*curves, rows, width, ports, wider=1, energies=2)) + address
 
     # An access uses the registers of one row and all comparators; the area is that of all rows.
     scale = jnp.minimum(rows_ / _REGFILE_MIN_ROWS, 1) ** _SMALL_DEPTH_POWER

@@ -88,8 +88,8 @@ class DesignProblem:
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
 
     Raises:
-        InputError: a file cannot be read; two templates have one name; a layer runs on no template; the requirements
-            contradict each other, the templates or the package.
+        InputError: a file cannot be read; a network has no layers; two templates have one name; a layer runs on no
+            template; the requirements contradict each other, the templates or the package.
         TypeError: an argument has a wrong type.
 
     Examples:
@@ -136,6 +136,9 @@ class DesignProblem:
             raise InputError(
                 "has no layers", item=f"application {application.name!r}", remedy="give a network with some"
             )
+        without = next((network.name for network in application.networks if not network.layers), None)
+        if without is not None:
+            raise InputError("has no layers", item=f"network {without!r}", remedy="give it some, or leave it out")
         own["max_chiplets"] = _most(max_chiplets, own["package"].max_tiles)
         for name, value in own.items():
             object.__setattr__(self, name, value)

@@ -53,6 +53,11 @@ def power(row: Row, rate: float | None) -> float:
     return row["energy_J"] / row["latency_s"] if rate is None else row["energy_J"] * rate
 
 
+def seconds_per_frame(row: Row) -> list[float]:
+    """Seconds in which a design ends a frame of every network: the latency, and the period where it was searched."""
+    return [row[name] for name in ("latency_s", _PERIOD) if not isinstance(row.get(name, ""), str)]
+
+
 @dataclasses.dataclass(frozen=True)
 class Clause:
     """One demand of a target.
@@ -60,7 +65,8 @@ class Clause:
     Attributes:
         text: the demand as written.
         name: `latency`, `energy`, `area`, `power` or `fps`; if searched for, `period` or a user-defined objective.
-        network: the network whose latency or frames per second are meant; None for all of them together.
+        network: the network whose latency is meant, or one over it as frames per second, which the package need not
+            keep up; None for all of them together.
         bound: the bound in s, J, mm^2, W or frames per second.
         unit: the unit as written.
         rate: for `power`, the frames per second that the target also demands; None where it demands none.
@@ -214,8 +220,9 @@ def read_target(
     Args:
         text: demands separated by commas: `latency`, `energy`, `area`, `power` or `fps`, for latency and fps optionally
             `:NETWORK`, then `<=` (`>=` for fps) and a number with its unit. Frames per second are one over the latency,
-            of all networks or of one; `period` may be used if it is an objective. Power is that of running one frame
-            right after the other, or, with a demand on `fps` of all networks, at that many frames per second.
+            of all networks or of one; the package takes its next frame only when all networks have ended, so that it
+            need not keep up that of one. `period` may be used if it is an objective. Power is that of running one
+            frame right after the other, or, with a demand on `fps` of all networks, at that many frames per second.
         networks: names of the networks.
         objectives: objectives of the search.
         own: columns of user-defined objectives, which a target may name: with `<=`, and with their own unit or none.

@@ -109,7 +109,7 @@ class Timeline:
             and the job before it on its accelerator; 0 for a padded job, +inf for a job that never starts.
         end: `[J]` float, end of each job [time units]; 0 for a padded job, +inf for a job that never ends.
         stall: `[J]` float, time lost to shared bandwidth, end - start - duration [time units]; 0 where that is no more
-            than rounding.
+            than rounding, which grows with the jobs that end meanwhile (see `simulate`).
         makespan: `[]` float, the latest end; +inf unless every job ended.
         reason: `[]` int32, 0 (`DONE`) or why not every job ended, see `REASONS`.
     """
@@ -434,6 +434,11 @@ def simulate(
 
     Pure and traceable; the caller vmaps and jits. Recompiles only for new padded sizes J, A, R or a new dtype.
 
+    Times are off by rounding: every job that ends while another runs may move the end of that one by half a unit in
+    the last place. Beside n such jobs, a long one may be off by n * eps / 2 of its end: 0.02 % for 4,000 in single
+    precision. A stall is told where it is more than that, and more than 16 * eps of the end; smaller ones need double
+    precision.
+
     Args:
         duration: `[J]` float >= 0, time of each job when nothing slows it; sets the dtype of the result.
         bytes: `[J]` float >= 0, off-chip traffic of each job, spread evenly over its duration (a job without
@@ -476,7 +481,18 @@ def simulate(
     return timeline_of(jobs, Resources(shared_uses, shared_bandwidth, private_bandwidth))
 
 
-_ROUNDING = 16  # error of the difference of an end and a start, in units of the last place of the end
+_ROUNDING = 16  # error of the difference of an end and a start, in units of the last place of the end, of a short run
+
+
+def _rounding(start: jax.Array, end: jax.Array) -> jax.Array:
+    """`[J]`, most of the difference of an end and a start that is rounding.
+
+    Each job that ends during a run rounds the clock and the remaining time of the run, by half a unit together.
+    """
+    start, end = lax.stop_gradient((start, end))
+    ends = jnp.sort(end)
+    beside = jnp.searchsorted(ends, end, side="right") - jnp.searchsorted(ends, start, side="right")
+    return jnp.maximum(_ROUNDING, beside.astype(end.dtype) / 2) * jnp.finfo(end.dtype).eps * end
 
 
 def timeline_of(jobs: Jobs, resources: Resources) -> Timeline:
@@ -484,7 +500,7 @@ def timeline_of(jobs: Jobs, resources: Resources) -> Timeline:
     _check(jobs, resources)
     start, end, makespan, reason = _run(jobs, resources)
     lost = end - start - jnp.where(jobs.job_mask, jobs.duration, 0.0)
-    lost = jnp.where(lost > _ROUNDING * jnp.finfo(end.dtype).eps * end, lost, 0.0)
+    lost = jnp.where(lost > _rounding(start, end), lost, 0.0)
     return Timeline(start=start, end=end, stall=jnp.where(end < jnp.inf, lost, end), makespan=makespan, reason=reason)
 
 

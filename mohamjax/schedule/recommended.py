@@ -1,4 +1,4 @@
-"""Remarks on the design recommended for a target: tiny chiplets, partial sums off-chip, a target barely met."""
+"""Remarks on the design recommended for a target: a target barely met or misread, tiny chiplets, partial sums."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mohamjax.schedule.decision import Decision
+from mohamjax.schedule.decision import Decision, seconds_per_frame
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.partial_sums import partial_sum_bytes, told_briefly
 from mohamjax.text import plural
@@ -103,6 +103,31 @@ def told_of_slack(decision: Decision) -> str:
     return f"the recommended design only just meets {', '.join(narrow)}" if narrow else ""
 
 
+def told_of_rates(decision: Decision) -> str:
+    """A sentence on the rates of networks that the recommended design does not keep up as a whole; empty without any.
+
+    `fps:NETWORK` is one over the latency of that network, but the package takes its next frame when the last network
+    has ended or, where frames overlap, at the latest once a period.
+
+    Args:
+        decision: which design is recommended, and for what target.
+    """
+    best = decision.recommended
+    if best is None:
+        return ""
+    kept = 1 / min(seconds_per_frame(best))
+    beyond = [clause for clause in decision.clauses if clause.name == "fps" and clause.network and clause.bound > kept]
+    if not beyond:
+        return ""
+    asked = ", ".join(clause.text for clause in beyond)
+    only = "asks only how soon that network ends" if len(beyond) == 1 else "ask only how soon these networks end"
+    most = max(beyond, key=lambda clause: clause.bound)
+    return (
+        f"{asked} {only}: one frame after the other, the recommended design runs all networks "
+        f"{most.told(1 / best['latency_s'])} times a second; fps>={most.told(most.bound)} asks for that rate of all"
+    )
+
+
 def remarks(decision: Decision, chiplets: Sequence[BuiltChiplet], partial_sums: str = "") -> list[str]:
     """All remarks on the recommended design, one sentence each.
 
@@ -111,7 +136,7 @@ def remarks(decision: Decision, chiplets: Sequence[BuiltChiplet], partial_sums: 
         chiplets: chiplets of that design, in their order on the mesh.
         partial_sums: the sentence on its partial sums; empty where there is none.
     """
-    said = told_of_slack(decision), told_of_tiny_chiplets(chiplets), partial_sums
+    said = told_of_slack(decision), told_of_rates(decision), told_of_tiny_chiplets(chiplets), partial_sums
     return [told for told in said if told]
 
 

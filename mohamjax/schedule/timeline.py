@@ -49,9 +49,14 @@ class State(NamedTuple):
     job: jax.Array  # [A, B] i32, the head; undefined where no job is left
     remaining: jax.Array  # [A, B] remaining time at full rate
     demand: jax.Array  # [A, B] bytes per time unit at full rate
-    pending: jax.Array  # [A, B] i32, predecessors of the head that have not ended; J + 1 where no job is left
+    pending: jax.Array  # [A, B] i32, predecessors of the head that have not ended; more than J where no job is left
     started: jax.Array  # [A, B] when the head first ran
     done: jax.Array  # [W, B] u32, jobs that have ended
+
+
+def none_left(jobs: int) -> int:
+    """`State.pending` where no job is left: even if each of the J steps takes one off, it stays above J."""
+    return 2 * jobs + 1
 
 
 class Steps(NamedTuple):
@@ -122,7 +127,7 @@ def _fetch(place: jax.Array, done: jax.Array, fixed: Fixed, means: Means):
     job = means.take(fixed.records, record + 1).astype(jnp.int32)
     word = jnp.arange(fixed.words, dtype=jnp.int32).reshape((fixed.words,) + (1,) * place.ndim)
     before = means.take(fixed.bits, (job * fixed.words + fixed.bits_base.reshape(flat))[None] + word)
-    pending = jnp.where(place < fixed.jobs, means.count(before & ~done), fixed.jobs + 1)
+    pending = jnp.where(place < fixed.jobs, means.count(before & ~done), none_left(fixed.jobs))
     return following, job, means.take(fixed.records, record + 2), means.take(fixed.records, record + 3), pending
 
 

@@ -18,7 +18,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from mohamjax.schedule.timeline import Fixed, Means, State, Steps, Stored, initial, step
+from mohamjax.schedule.timeline import Fixed, Means, State, Steps, Stored, initial, none_left, step
 
 LANES = 16
 """Schedules per warp; the state of twice as many does not fit its registers."""
@@ -122,7 +122,7 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
 
     state = initial(first, fixed)
     # The state of an accelerator without jobs.
-    none = {"following": jobs, "job": 0, "remaining": 0, "demand": 0, "pending": jobs + 1, "started": 0}
+    none = {"following": jobs, "job": 0, "remaining": 0, "demand": 0, "pending": none_left(jobs), "started": 0}
     given = State(
         time=padded(state.time),
         done=padded(state.done, by=wide),
