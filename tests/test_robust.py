@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import math
+import types
 
 import fuzz_documents
 import jax
@@ -27,6 +28,7 @@ from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.problem.requirements import requirements_from_dict
 from mohamjax.robust import Packages, RobustSearch, check_robust
 from mohamjax.robust.price import price, staircase
+from mohamjax.robust.reschedule import _fitting
 from mohamjax.schedule import chiplets, isolated_cycles, report
 from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
 from mohamjax.search import Settings
@@ -295,6 +297,35 @@ def test_plans_place_every_model_on_an_idle_package():
         assert np.array_equal(mine, wanted.order[:, :count])
         assert np.array_equal(found.assignment[:, first : first + count], wanted.assignment[:, :count])
         first += count
+
+
+def test_chiplets_share_what_fits_under_every_version_of_numpy(monkeypatch):
+    """NumPy 2.0.0 returns the inverse of unique rows with two axes."""
+    unique = np.unique
+
+    def of_2_0_0(*arguments, **options):
+        *rest, inverse = unique(*arguments, **options)
+        return (*rest, inverse.reshape(-1, 1))
+
+    # Three packages of two tiles, one of them empty; two layers with two mappings each, of 4 and 8 words or 2 and 16.
+    packages = Packages(
+        template=np.array([[0, 0], [0, -1], [0, 0]]),
+        capacity=np.array([[4.0, 8.0], [8.0, 0.0], [2.0, 4.0]])[..., None],
+        fanout=np.ones((3, 2, 1, 2)),
+        weight=np.zeros((3, 2), np.int32),
+        thrift=np.zeros(3, np.int32),
+    )
+    words = np.array([[4.0, 8.0], [2.0, 16.0]])
+    tables = types.SimpleNamespace(
+        capacity=words[:, None, :, None], fanout=np.ones((2, 1, 2, 1, 2)), exists=np.ones((2, 1, 2), bool)
+    )
+    plans = types.SimpleNamespace(ranked=np.array([[1, 1], [0, 0]])[None, None])  # the larger mapping first
+    expected = _fitting(packages, plans, tables)
+    assert expected[1].tolist() == [[[True, True]] * 2, [[True, True], [False, False]], [[False, True], [True, True]]]
+    assert expected[0][:, :, 0].tolist() == [[0, 1], [1, 0], [1, 0]]
+    monkeypatch.setattr(np, "unique", of_2_0_0)
+    for own, other in zip(expected, _fitting(packages, plans, tables), strict=True):
+        np.testing.assert_array_equal(other, own)
 
 
 # ---------------------------------------------------------------- whole searches

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mohamjax.cli.what_if import add_options, check
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, counting_leakage, template_arrays
+from mohamjax.hardware import PackageParameters, counting_leakage, interface_positions, template_arrays
 from mohamjax.io.what_if import columns_csv
 from mohamjax.plot import rendered
 from mohamjax.plot.whatif import check_panels, front_under_uncertainty, tornado, what_if_figures
@@ -270,6 +270,28 @@ def test_values_that_change_nothing_are_told(nominal):
     ]
 
 
+def test_interfaces_that_a_mesh_does_not_take_are_told(nominal):
+    chiplets = (np.asarray(DESIGNS.template) >= 0).sum(axis=1)
+
+    def told(values, own=nominal):
+        return unchanged(own, read_axes(own, {"nop.interfaces": values}))
+
+    rule = "a row of the mesh has two at most"
+    small, few = int((chiplets <= 2).sum()), int((chiplets <= 6).sum())  # of one row, and of one or two
+    assert 0 < small < few < COUNT == len(chiplets) and chiplets.max() <= 9
+    assert told("8,2,4,6") == [
+        f"nop.interfaces=4 places as many interfaces as nop.interfaces=2 on {small} of {COUNT} designs: {rule}",
+        f"nop.interfaces=6 places as many interfaces as nop.interfaces=4 on {few} of {COUNT} designs: {rule}",
+        f"nop.interfaces=8 places as many interfaces as nop.interfaces=6 on these designs: {rule}",
+    ]
+    assert told("1,2") == [] == told("x0.5")
+    full = int(np.isin(chiplets, (1, 2, 5, 6)).sum())  # 2 of 2, 4 of 4
+    assert told("x2") == [
+        f"nop.interfaces=x2 places as many interfaces as nop.interfaces=x1 on {full} of {COUNT} designs: "
+        f"factors are rounded, and {rule}"
+    ]
+
+
 def test_designs_that_cannot_run_are_told_with_layer_and_level(nominal):
     with jax.enable_x64(True):
         found = reports(DESIGNS, nominal.evaluation)
@@ -333,7 +355,29 @@ BAD = [
     ({"technology.sram_energy": "4"}, "takes factors alone"),
     ({"technology.mac_energy": "x2", "technology.adder_energy": "x2"}, "change the same numbers"),
     ({"chiplet.capacity": "x2", "chiplet.simba.GlobalBuffer.capacity": "x2"}, "change the same numbers"),
+    (None, "is of the type NoneType"),
+    ([("clock", [1])], "is of the type list"),
+    ({"clock": None}, "is of the type NoneType"),
+    ({"clock": True}, "is of the type bool"),
+    ({"clock": {1: 2}}, "is of the type dict"),
+    ({"clock": np.array("x1")}, "is of the type ndarray"),
+    ({"clock": [None]}, "None is no number"),
+    ({"clock": [1j]}, "1j is no number"),
+    ({"clock": [[1, 2]]}, "[1, 2] is no number"),
+    ({"clock": np.ones((1, 2))}, "is no number"),
+    ({"clock": [10**400]}, "is no number"),
+    ({3: [1]}, "unknown parameter '3'"),
 ]
+
+
+VALUES = {"several types": [1, 2.0, np.float32(4), jnp.asarray(8.0)], "an array": np.arange(1, 3), "one": np.int64(4),
+          "one of JAX": jnp.asarray(4), "texts": ["1", "2"], "a text of NumPy": np.str_("1,2")}  # fmt: skip
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_values_may_be_numbers_of_python_numpy_and_jax(nominal, values):
+    (axis,) = read_axes(nominal, {"nop.interfaces": values})
+    assert axis.values in ((1.0, 2.0, 4.0, 8.0), (1.0, 2.0), (4.0,)) and not axis.factor
 
 
 @pytest.mark.parametrize("vary, message", BAD)
@@ -434,6 +478,42 @@ def test_the_strongest_are_those_of_a_plain_ranking(found):
             rest = sorted(set(range(len(middle))) - set(row))
             assert len(row) < most or all(middle[p] <= middle[row[-1]] for p in rest)
             assert (strong.low[:, m] <= strong.middle[:, m]).all() and (strong.middle <= strong.high).all()
+
+
+@pytest.mark.slow
+def test_interfaces_are_doubled_as_far_as_the_mesh_takes_them(nominal):
+    """The elasticity is over the numbers that are placed: 4 become 6 in three rows, and 2 stay 2 in one."""
+    own = sensitivities(nominal, ["nop.interfaces", "clock"])
+    chiplets = (np.asarray(DESIGNS.template) >= 0).sum(axis=1)
+    now = PackageParameters()
+    twice = PackageParameters(interface_counts=tuple((most, 2 * count) for most, count in now.interface_counts))
+    few, many = (np.asarray([len(interface_positions(p, n)) for n in chiplets]) for p in (now, twice))
+    grows = many > few
+    assert {(2, 2), (2, 4), (4, 4), (4, 6)} == set(zip(few.tolist(), many.tolist(), strict=True))
+    after = what_if(nominal, {"nop.interfaces": "x2"}).objectives[0]
+    expected = np.log(after / own.objectives) / np.log(np.where(grows, many / few, np.nan))[:, None]
+    np.testing.assert_allclose(own.elasticity[:, 0], expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(own.derivative[:, 0], expected * own.objectives, rtol=1e-9, atol=1e-18)
+    assert own.elasticity[grows, 0, 0].min() < 0 and np.isnan(own.elasticity[~grows, 0]).all()
+    assert np.isfinite(own.elasticity[:, 1]).all()
+    # What has no elasticity is no part of medians, and an empty cell.
+    strong = own.strongest(5)
+    np.testing.assert_allclose(strong.middle[0], np.median(own.elasticity[grows, 0], axis=0))
+    assert all(np.isfinite(x).all() for x in (strong.low, strong.middle, strong.high))
+    rows = [row for row in csv.DictReader(io.StringIO(columns_csv(own.table()))) if row["parameter"] != "clock"]
+    for name in ("derivative", "elasticity"):
+        assert [row[name] == "" for row in rows] == np.repeat(~grows, 3).tolist()
+    # Where no design takes more there is nothing to rank.
+    one_row = candidates(designs=jax.tree.map(lambda leaf: leaf[chiplets <= 2], DESIGNS))
+    none = sensitivities(one_row, "nop.interfaces")
+    assert np.isnan(none.elasticity).all() and none.strongest(5).rows == ((), (), ())
+    assert rendered(tornado(none, title="toy"), "png")
+
+
+@pytest.mark.parametrize("parameters, message", [(3, "is of the type int"), ([3], "unknown parameter '3'")])
+def test_what_names_no_parameter_is_refused(nominal, parameters, message):
+    with pytest.raises(InputError, match=f"argument `parameters`: {message}"):
+        sensitivities(nominal, parameters)
 
 
 def test_sensitivities_are_a_tidy_table(found):
@@ -546,10 +626,29 @@ def test_fragile_designs_are_named():
     assert found.fragile == () and rare.fragile == ("d1",)
 
 
-@pytest.mark.parametrize("spread", [-0.1, math.nan, {}, {"clock": 0.1}, {"nop.hop": 0.1}])
+@pytest.mark.parametrize(
+    "spread", [-0.1, math.nan, 5.1, 50, None, "a", True, [0.2], {}, {"clock": 0.1}, {"nop.hop": 0.1}]
+)
 def test_bad_spreads_are_refused(nominal, spread):
     with pytest.raises(InputError, match="argument `spread`"):
         uncertainty(nominal, spread, samples=2)
+
+
+@pytest.mark.parametrize("value", ["x", None, 6.0])
+def test_a_bad_spread_is_named_with_its_parameter(nominal, value):
+    with pytest.raises(InputError, match="is no spread; write numbers from 0 to 5") as error:
+        uncertainty(nominal, {"nop.hop_energy": value}, samples=2)
+    assert f"argument `spread[nop.hop_energy]={value!r}`" in str(error.value)
+
+
+@pytest.mark.slow
+def test_the_largest_spread_gives_finite_numbers():
+    """In single precision too, whose range is the smaller one."""
+    single = dataclasses.replace(candidates(), evaluation=cast(EVALUATION, jnp.float32))
+    assert single.dtype == np.float32
+    found = uncertainty(single, np.float32(5), samples=1000)
+    assert np.isfinite(found.quantiles).all() and np.isfinite(found.objectives).all()
+    assert 0 < np.log(found.factors.astype(float)).std() - 4.5 < 1
 
 
 # ---------------------------------------------------------------- figures

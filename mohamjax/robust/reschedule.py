@@ -216,6 +216,7 @@ def _fitting(packages: Packages, plans: PlanTables, tables: MappingTables) -> tu
     columns.append(packages.fanout[n, s].reshape(len(n), -1))
     # Packages of a front share many chiplets.
     _, first, owner = np.unique(np.concatenate(columns, axis=1), axis=0, return_index=True, return_inverse=True)
+    owner = np.ravel(owner)  # NumPy 2.0.0 returns it with two axes
     for k, row in enumerate(first):
         at = n[row], s[row]
         t, w = packages.template[at], packages.weight[at]

@@ -11,10 +11,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mohamjax.errors import Argument, InputError
+from mohamjax.errors import Argument, InputError, wrong_type
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.design import OBJECTIVES
-from mohamjax.whatif.parameters import Parameter, checked_factor, checked_value, known_parameters, parameter
+from mohamjax.whatif.parameters import (
+    Parameter,
+    checked_factor,
+    checked_value,
+    known_parameters,
+    parameter,
+    real,
+)
 from mohamjax.whatif.variant import (
     Candidates,
     Told,
@@ -97,27 +104,45 @@ class WhatIf:
         return columns | {"valid": valid}
 
 
+_VALUES = "write values such as 2,4,8 or factors such as x0.5,x1,x2"
+
+
 def _number(text: str, argument: Argument) -> float:
     if text == "unlimited":
         return math.inf
     try:
         return float(text)
     except ValueError:
-        raise InputError(
-            f"{text!r} is no number",
-            argument=argument,
-            remedy="write values such as 2,4,8 or factors such as x0.5,x1,x2",
-        ) from None
+        raise InputError(f"{text!r} is no number", argument=argument, remedy=_VALUES) from None
+
+
+def _is_single(values: object) -> bool:
+    """Whether this is an array without axes, which cannot be iterated over."""
+    return getattr(values, "ndim", 1) == 0
+
+
+def _written(values: object, argument: Argument) -> list[str]:
+    """Values as users write them, one text each: a text of several, a number, or several of both."""
+    if isinstance(values, str):
+        values = values.split(",")
+    elif real(values) is not None:
+        values = [values]
+    if not isinstance(values, abc.Iterable) or isinstance(values, abc.Mapping | bytes) or _is_single(values):
+        raise InputError(f"is of the type {type(values).__name__}", argument=argument, remedy=_VALUES)
+    texts: list[str] = []
+    for value in values:
+        number = real(value)
+        if number is None and not isinstance(value, str):
+            raise InputError(f"{value!r:.40} is no number", argument=argument, remedy=_VALUES)
+        texts.append(value.strip() if isinstance(value, str) else repr(number))
+    return texts
 
 
 def _axis(known: abc.Mapping[str, Parameter], name: str, values: Values) -> Axis:
     """Reads one axis as users write it."""
     argument = Argument("vary", key=name)
     one = parameter(known, name, argument)
-    if isinstance(values, str):
-        values = values.split(",")
-    written = [values] if isinstance(values, int | float) else list(values)
-    texts = [value.strip() if isinstance(value, str) else repr(float(value)) for value in written]
+    texts = _written(values, argument)
     factors = [text.startswith("x") for text in texts]
     if not texts:
         raise InputError("has no values", argument=argument, remedy="write for example 2,4,8")
@@ -138,12 +163,14 @@ def read_axes(candidates: Candidates, vary: abc.Mapping[str, Values]) -> tuple[A
 
     Args:
         candidates: the designs; they decide which parameters there are.
-        vary: by parameter, a text such as `2,4,8` or `x0.5,x1,x2`, or a list of numbers and such texts.
+        vary: by parameter, a text such as `2,4,8` or `x0.5,x1,x2`, a number, or a list of numbers and such texts.
 
     Raises:
-        InputError: an unknown parameter, a value that it cannot have, values mixed with factors, or two parameters that
-            change the same number.
+        InputError: `vary` is no mapping, an unknown parameter, a value that it cannot have, values mixed with factors,
+            or two parameters that change the same number.
     """
+    if not isinstance(vary, abc.Mapping):
+        raise wrong_type(vary, "vary", 'give a dictionary such as {"clock": [1, 2]}')
     if not vary:
         raise InputError("names no parameter", argument="vary", remedy="give at least one")
     known = known_parameters(candidates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -49,7 +50,10 @@ def _written(axis: Axis, value: float) -> str:
 
 
 def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
-    """A sentence for every size, and every factor of an unlimited bandwidth, that leaves all designs as they are.
+    """Sentences about values that change nothing, or no more than others do.
+
+    There is one for every size that leaves all designs as they are, for an unlimited bandwidth with factors, and for
+    every number of memory interfaces of which designs hold no more than of the next smaller one.
 
     Args:
         candidates: the designs.
@@ -64,6 +68,8 @@ def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
             finite = math.isfinite(candidates.package.interface_bandwidth)
             limit = ", or vary nop.interface_bandwidth, which limits off-chip traffic then" if finite else ""
             told.append(f"{one.name} is unlimited, so that factors change nothing: give values{limit}")
+        elif one.kind == "count":
+            told += _equal_interfaces(candidates, axis)
         elif one.kind == "size" and now is not None:
             told += [
                 f"{_written(axis, value)} changes no chiplet of these designs{_rule(axis, candidates)}"
@@ -71,6 +77,22 @@ def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
                 if not (axis.factor and value == 1)
                 and _same(now, resized(candidates, _variant(candidates, [axis], [value])))
             ]
+    return told
+
+
+def _equal_interfaces(candidates: Candidates, axis: Axis) -> list[str]:
+    """A sentence for every value with which some designs have as many interfaces as with the next smaller one."""
+    chiplets = np.sum(np.asarray(candidates.designs.template) >= 0, axis=1)
+    values = sorted({*axis.values, 1.0} if axis.factor else axis.values)
+    variants = variants_of(candidates, [axis], np.asarray(values)[:, None])
+    placed = np.asarray(variants.package.tables.interfaces)[1:, chiplets]  # without the hardware as it is; [V, N]
+    rule = "factors are rounded, and " * axis.factor + "a row of the mesh has two at most"
+    told = []
+    for (few, many), (before, after) in zip(itertools.pairwise(values), itertools.pairwise(placed), strict=True):
+        equal = int(np.sum(before == after))
+        if equal:
+            where = "these designs" if equal == len(chiplets) else f"{equal:,} of {len(chiplets):,} designs"
+            told.append(f"{_written(axis, many)} places as many interfaces as {_written(axis, few)} on {where}: {rule}")
     return told
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, wrong_type
 from mohamjax.runtime.blocks import in_blocks
 from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import shown_briefly
@@ -37,7 +37,8 @@ from mohamjax.whatif.variant import (
 )
 
 METHODS = ("exact", "difference", "doubling")
-"""How a row was found: forward-mode derivative; central difference of 1 % to both sides; difference on doubling."""
+"""How a row was found: forward-mode derivative; central difference of 1 % to both sides; difference on doubling, with
+memory interfaces on as many more as the mesh takes."""
 
 _STEP = 0.01
 _EXACT = ("energy", "area")
@@ -50,9 +51,9 @@ class Strongest:
     """The parameters that matter most, over the designs that run.
 
     Attributes:
-        low: `[P, 3]` float, the elasticity that 5 % of the designs are below; 0 where there is none.
-        middle: `[P, 3]` float, the median of the designs' elasticities; 0 where there is none.
-        high: `[P, 3]` float, the elasticity that 95 % of the designs are below; 0 where there is none.
+        low: `[P, 3]` float, the elasticity that 5 % of the designs are below; 0 where no design has one.
+        middle: `[P, 3]` float, the median over the designs that have an elasticity; 0 where none has.
+        high: `[P, 3]` float, the elasticity that 95 % of the designs are below; 0 where no design has one.
         rows: for each objective, the indices of its parameters, the strongest first.
         designs: number of designs that run.
     """
@@ -75,7 +76,7 @@ class Sensitivities:
         methods: the method for each parameter, one of `METHODS`.
         objectives: `[N, 3]` float, on the hardware as it is.
         derivative: `[N, P, 3]` float, per unit of the parameter where it has a value, otherwise per unit of its factor;
-            NaN where there is none.
+            NaN where there is none, as for the interfaces of a mesh that takes no more.
         elasticity: `[N, P, 3]` float, d log objective / d log parameter: per cent by which the objective grows if
             the parameter grows by 1 %; NaN where there is none.
     """
@@ -180,6 +181,16 @@ def _exact(candidates: Candidates, chosen: Sequence[Parameter], now: Variant) ->
     return found / per[:, None]
 
 
+def _more_interfaces(candidates: Candidates, high: Variant, low: Variant) -> np.ndarray:
+    """`[N]` float, the logarithm of how many times as many interfaces `high` places on a design; NaN where no more.
+
+    A row of the mesh has two at most, so that twice as many may not fit.
+    """
+    chiplets = np.sum(np.asarray(candidates.designs.template) >= 0, axis=1)
+    many, few = (np.asarray(one.package.tables.interfaces, float)[chiplets] for one in (high, low))
+    return np.where(many > few, np.log(np.maximum(many, 1) / np.maximum(few, 1)), np.nan)
+
+
 def sensitivities(
     candidates: Candidates, parameters: str | Sequence[str] | None = None, progress: Told | None = None
 ) -> Sensitivities:
@@ -192,13 +203,15 @@ def sensitivities(
         progress: callback for the progress of the evaluations.
 
     Raises:
-        InputError: an unknown parameter.
+        InputError: an unknown parameter, or `parameters` is neither a name nor names.
     """
     known = known_parameters(candidates)
     if parameters is None:
         chosen = [one for one in apart(known) if not one.name.endswith(("fanout_x", "fanout_y"))]
     else:
         asked = [parameters] if isinstance(parameters, str) else parameters
+        if not isinstance(asked, Iterable):
+            raise wrong_type(asked, "parameters", 'give names, such as ["clock", "nop.hop_energy"]')
         chosen = [parameter(known, name, "parameters") for name in asked]
     if not chosen:
         raise InputError("names no parameter", argument="parameters", remedy="give at least one")
@@ -210,8 +223,10 @@ def sensitivities(
         if method != "exact":
             resized |= one.kind == "size"
             high, low = (2.0, 1.0) if method == "doubling" else (math.exp(_STEP), math.exp(-_STEP))
-            at[i] = len(variants), math.log(high / low)
-            variants += [one.scale(now, high), one.scale(now, low)]
+            both = one.scale(now, high), one.scale(now, low)
+            span = _more_interfaces(candidates, *both) if one.kind == "count" else math.log(high / low)
+            at[i] = len(variants), np.broadcast_to(span, len(candidates))[:, None]
+            variants += both
     stacked = stack_variants(variants)
     found = np.asarray(evaluate_variants(candidates, stacked, resized=resized, progress=progress), float)
     nominal = found[0]

@@ -165,7 +165,7 @@ def uncertainty(
         designs: leading axis `[N]`, see `what_if`; they compete with each other.
         space: the space that they are evaluated in.
         problem: the problem whose `arrays` made the space.
-        spread: standard deviation of the logarithm of the factors, for all or by parameter.
+        spread: standard deviation of the logarithm of the factors, from 0 to 5, for all or by parameter.
         samples: number of draws.
         seed: seed of the draws.
         names: identifier of each design; default their numbers.
@@ -175,7 +175,7 @@ def uncertainty(
         the nominal front that are almost never non-dominated), `.table()`.
 
     Raises:
-        InputError: an argument that `what_if` refuses too, or a spread below 0.
+        InputError: an argument that `what_if` refuses too, or a spread that is no number from 0 to 5.
 
     Examples:
         >>> found = mj.uncertainty(designs, space, problem, spread=0.2, samples=10, seed=0)

@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mohamjax import emo
-from mohamjax.errors import InputError
+from mohamjax.errors import Argument, InputError
 from mohamjax.reader import count_asked
 from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.design import OBJECTIVES
-from mohamjax.whatif.parameters import Parameter, apart, known_parameters, parameter
+from mohamjax.whatif.parameters import Parameter, apart, known_parameters, parameter, real
 from mohamjax.whatif.variant import (
     Candidates,
     Told,
@@ -40,6 +40,9 @@ KINDS = ("energy", "area", "bandwidth")
 
 LEVELS = (0.05, 0.5, 0.95)
 """Quantiles that are reported."""
+
+MOST_SPREAD = 5.0
+"""Largest spread: factors of e^5 = 148 in each standard deviation. Far larger ones give numbers that no float holds."""
 
 ALMOST_NEVER = 0.05
 """A design of the nominal front that is on less than this share of the drawn fronts is fragile."""
@@ -131,14 +134,24 @@ def _drawn(
     return factors, stack_variants([now, *drawn])
 
 
-def _spreads(
-    known: abc.Mapping[str, Parameter], spread: float | abc.Mapping[str, float]
-) -> tuple[tuple[Parameter, ...], np.ndarray]:
+def _spreads(known: abc.Mapping[str, Parameter], spread: object) -> tuple[tuple[Parameter, ...], np.ndarray]:
     """Parameters that are drawn, and the spread of each."""
     argument = "spread"
+
+    def checked(value: object, key: str | None = None) -> float:
+        number = real(value)
+        if number is None or not 0 <= number <= MOST_SPREAD:
+            told = f"{value!r:.40}"
+            raise InputError(
+                f"{told} is no spread" if key is None else "is no spread",
+                argument=argument if key is None else Argument(argument, key=key, value=told),
+                remedy=f"write numbers from 0 to {MOST_SPREAD:g}, such as 0.2",
+            )
+        return number
+
     if isinstance(spread, abc.Mapping):
         chosen = tuple(parameter(known, name, argument) for name in spread)
-        values = np.asarray(list(spread.values()), float)
+        values = np.asarray([checked(value, str(name)) for name, value in spread.items()])
         for one in chosen:
             if one.kind not in KINDS:
                 raise InputError(
@@ -149,9 +162,9 @@ def _spreads(
             raise InputError("two parameters change the same numbers", argument=argument, remedy="leave one out")
     else:
         chosen = tuple(one for one in apart(known) if one.kind in KINDS)
-        values = np.full(len(chosen), float(spread))
-    if not chosen or not np.all(np.isfinite(values) & (values >= 0)):
-        raise InputError("is no spread", argument=argument, remedy="write numbers of at least 0, such as 0.2")
+        values = np.full(len(chosen), checked(spread))
+    if not chosen:
+        raise InputError("names no parameter", argument=argument, remedy="give at least one, or one spread for all")
     return chosen, values
 
 
@@ -166,14 +179,14 @@ def uncertainty(
 
     Args:
         candidates: N designs, which compete with each other.
-        spread: standard deviation of the logarithm of the factors: one for all energies, areas and bandwidths, or one
-            for each named parameter.
+        spread: standard deviation of the logarithm of the factors, from 0 to `MOST_SPREAD`: one for all energies, areas
+            and bandwidths, or one for each named parameter.
         samples: K, number of draws.
         seed: seed of the draws; the same seed gives the same factors for any designs.
         progress: callback for the progress of the evaluations.
 
     Raises:
-        InputError: an unknown parameter, a spread below 0, or no sample.
+        InputError: an unknown parameter, a spread that is no number from 0 to `MOST_SPREAD`, or no sample.
     """
     check_seed(seed)
     samples = count_asked(samples, "samples", "draw 1 or more, a whole number")

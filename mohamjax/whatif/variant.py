@@ -228,8 +228,8 @@ def variant_sizes(
 ) -> tuple[jax.Array, jax.Array]:
     """Capacities `[S, V]` and fanouts `[S, V, 2]` of a design's chiplets on a variant.
 
-    A changed capacity is rounded up to the template's granularity, a changed fanout to the nearest whole number.
-    Templates of fixed sizes keep them.
+    A capacity that is changed by a factor is rounded up to the template's granularity, such a fanout to the nearest
+    whole number. Sizes that a variant states are taken as they are. Templates of fixed sizes keep theirs.
     """
     nominal = chiplets(design, evaluation, sizes)
     template = jnp.maximum(design.template, 0)
