@@ -11,11 +11,13 @@ import re
 import shutil
 
 import pytest
-from report_cases import HISTORY, HOSTILE, hostile, made_up, unpacked
+from report_cases import HISTORY, HOSTILE, NAMES, called, hostile, made_up, unpacked
 from toy_designs import toy_designs
 
+from mohamjax.hardware import load_technology
 from mohamjax.page import Result, contents, page
 from mohamjax.schedule import landmarks
+from mohamjax.schedule.measures import measure_named
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -78,6 +80,7 @@ class Visit:
         mouse.move(box["x"] + b[0], box["y"] + b[1])
         mouse.up()
         self.expect("#count").to_contain_text("selected in the front")
+        self.tab.wait_for_timeout(300)  # the count may still be that of the first part of the way
 
     def limits(self):
         """The filters of objectives that are set, as (low, high) by column."""
@@ -138,6 +141,96 @@ def test_selection_is_linked_and_filters_follow(browser, evaluated, tmp_path, co
     assert shown == sorted(shown) and shown[0] == pytest.approx(min(columns["area_mm2"]), rel=1e-4)
     tab.keyboard.press("Enter")
     assert tab.locator("#designs th[aria-sort=descending]").inner_text().startswith("area")
+    visit.close()
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_designs_are_selected_and_filtered_whatever_the_objectives_are_called(browser, evaluated, tmp_path, names):
+    sizes = {"called": 40, "other": 9}
+    path, data = written(tmp_path, [called(evaluated, count, names, name) for name, count in sizes.items()])
+    columns = [measure_named(name).column for name in names]
+    values = [
+        tuple(told["columns"][column][i] for column in columns)
+        for told in data["results"]
+        for i in range(len(told["ids"]))
+    ]
+    visit = Visit(browser, path)
+    tab = visit.tab
+    # The table: results and designs, then the objectives, with the first one rising.
+    order = sorted(range(len(values)), key=lambda i: values[i][0])
+    owners = [(name, str(i)) for name, count in sizes.items() for i in range(count)]
+    shown = [row.locator("td").all_inner_texts() for row in tab.locator("#rows tr").all()]
+    assert [(cells[0][1:].strip(), cells[1]) for cells in shown] == [owners[i] for i in order]
+    inputs = tab.locator("#designs .filters input")
+    labels = inputs.evaluate_all("inputs => inputs.map(input => input.ariaLabel)")[2 : 2 + len(names)]
+    told = [measure_named(name).label for name in names]
+    assert labels == ["filter " + {"area": "area [mm²]"}.get(label, label) for label in told]
+    # The axes fit the designs: all of them are within the frame of the first projection.
+    points = tab.locator("#front-chart svg .projection_0_marks path")
+    assert points.count() == len(values)
+    frame = tab.locator("#front-chart svg .concat_0_group > g > path.background").first.bounding_box()
+    boxes = [point.bounding_box() for point in points.all()]
+    places = [(box["x"] + box["width"] / 2 - frame["x"], box["y"] + box["height"] / 2 - frame["y"]) for box in boxes]
+    spread = [max(along) - min(along) for along in zip(*places, strict=True)]
+    assert all(0 < x < frame["width"] and 0 < y < frame["height"] for x, y in places)
+    assert spread[0] > 0.7 * frame["width"] and spread[1] > 0.7 * frame["height"]
+    # A tooltip has a line for every value.
+    tab.mouse.move(boxes[0]["x"] + boxes[0]["width"] / 2, boxes[0]["y"] + boxes[0]["height"] / 2)
+    tab.wait_for_selector("#vg-tooltip-element.visible")
+    keys = [key.strip() for key in tab.locator("#vg-tooltip-element td.key").all_text_contents()]
+    usual = ["latency [s]", "energy [J]", "area [mm²]", "chiplets"]
+    own = [label for name, label in zip(names, told, strict=True) if name not in ("energy", "area")]
+    clean = [re.sub(r"[\\\s]+", " ", "design (objective)" if label == "design" else label).strip() for label in own]
+    assert [re.sub(r"\s+", " ", key.rstrip(":")).strip() for key in keys] == ["results", "design", *clean, *usual]
+    assert tab.locator("#vg-tooltip-element td.value").count() == len(keys)
+    assert "" not in tab.locator("#vg-tooltip-element td.value").all_text_contents()
+    tab.mouse.move(0, 0)
+    # A selection keeps the designs in its box, in the table and as filters.
+    left = tab.locator("#front-chart").bounding_box()
+    corner = frame["x"] - left["x"], frame["y"] - left["y"]
+    visit.drag((corner[0] + 12, corner[1] + 12), (corner[0] + 0.6 * frame["width"], corner[1] + 0.7 * frame["height"]))
+    _, _, selected = visit.count()
+    assert 0 < selected < len(values)
+    tab.click("#keep-brush")
+    visit.expect("#count").not_to_contain_text("selected")
+    texts = [inputs.nth(2 + k).input_value() for k in range(len(names))]
+    assert texts[0] and texts[1] and not any(texts[2:])
+    ends = [tuple(map(float, text.split(".."))) for text in texts[:2]]
+    inside = [all(low <= v <= high for v, (low, high) in zip(row, ends, strict=False)) for row in values]
+    assert visit.count() == (selected, len(values), None) and sum(inside) == selected
+    # The details are those of the design that is chosen.
+    tab.click("#rows tr >> nth=0")
+    first = next(i for i in order if inside[i])
+    visit.expect("#design-title").to_have_text(
+        re.compile(rf"Design {owners[first][1]}\b.* of \S+\s*{owners[first][0]}")
+    )
+    visit.close()
+
+
+@pytest.mark.parametrize("leaks", [False, True])
+def test_shares_of_energy_add_up(browser, tmp_path, leaks):
+    evaluated = toy_designs(load_technology(static_energy=leaks))
+    path, data = written(tmp_path, [made_up(evaluated, 3)], most=3)
+    visit = Visit(browser, path)
+    for design in data["results"][0]["designs"]:
+        visit.tab.fill('#designs input[data-column="id"]', f"= {design}")
+        visit.tab.click("#rows tr >> nth=0")
+        visit.expect("#design-title").to_contain_text(f"Design {design}")
+        for table in ("#chiplets", "#networks"):
+            heads = visit.tab.locator(f"{table} th").all_inner_texts()
+            cells = visit.tab.locator(f"{table} tbody td:nth-child({heads.index('energy') + 1})").all_inner_texts()
+            shares = [float(re.search(r"\((.*) %\)", text)[1]) for text in cells]
+            assert sum(shares) == pytest.approx(100, abs=0.06 * len(shares)) and max(shares) <= 100
+    assert visit.tab.locator("#networks tbody tr").count() == 2 + leaks
+    visit.close()
+
+
+def test_the_number_of_evaluations_is_shown_exactly(browser, evaluated, tmp_path):
+    history = [{"evaluations": count, "hypervolume": 0.5} for count in (64.0, 1_234_567.0)]
+    path, _ = written(tmp_path, [dataclasses.replace(made_up(evaluated, 5), history=history)])
+    visit = Visit(browser, path)
+    heads = visit.tab.locator("#summary th").all_inner_texts()
+    assert visit.tab.locator("#summary td").all_inner_texts()[heads.index("evaluations")] == "1234567"
     visit.close()
 
 

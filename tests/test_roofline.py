@@ -3,6 +3,7 @@ and the figure show the same numbers."""
 
 import dataclasses
 import math
+import pathlib
 
 import jax
 import numpy as np
@@ -17,7 +18,7 @@ from mohamjax.hardware.package import CONTENTION
 from mohamjax.mapping import explain, layer_arrays
 from mohamjax.page import Result, contents
 from mohamjax.schedule import Design, explain_design, reevaluate
-from mohamjax.schedule.roofline import COMPUTE, MAPPING, SLIGHT, Roof, roof
+from mohamjax.schedule.roofline import COMPUTE, MAPPING, SLIGHT, Binding, Roof, roof
 from mohamjax.schedule.view import design_view
 
 DESIGNS = 64
@@ -118,6 +119,26 @@ def test_a_roof_is_level_from_its_ridge_on():
     assert found == Roof(128.0, 4.0, "interface 0") and found.ridge == 32
     np.testing.assert_array_equal(found.at(np.array([0.5, 32, 1000])), [2, 128, 128])
     assert Roof(7.0, math.inf, "DRAM").ridge == 0 and Roof(7.0, math.inf, "DRAM").at(1e-9) == 7
+
+
+def test_the_documentation_says_when_a_shared_resource_binds():
+    """Several resources that together slow a layer for most of its time bind it, and the page names one of them."""
+    names, busy = ["interface 0", "DRAM", "link"], 100.0
+    for cycles, bound in [
+        ((20, 31, 0), "DRAM"),
+        ((0, 51, 0), "DRAM"),
+        ((20, 29, 1), "L1"),
+        ((40, 0, 40), "interface 0"),
+    ]:
+        seen = Binding(np.asarray(cycles, float)[:, None], ["L1"], np.asarray([busy]), names)
+        assert seen.of(0) == bound
+    docs = (pathlib.Path(__file__).parent.parent / "docs" / "report.md").read_text(encoding="utf-8")
+    said = " ".join(docs.split())
+    assert (
+        f"if such resources together hold the layer below {100 * SLIGHT:.0f} % of its full speed for more than half"
+        in said
+    )
+    assert "it is the one that does so longest" in said
 
 
 def test_the_page_and_the_figure_show_the_same_numbers(evaluated):

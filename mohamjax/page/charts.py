@@ -2,13 +2,13 @@
 
 The charts are plain data. The page (`page.js`) replaces the texts that begin with `$`: sizes, limits of axes, names of
 rows. It gives the data by name: `designs`, `current`, `bounds`, `history`, `bars`, `slowed`, `traffic`, `energy`,
-`area`. Texts from files enter a chart only as values.
+`area`. Texts from files enter a chart only as values and titles. A column may have any name, so the field of an
+objective and the signals of its axis are named by its place among the objectives: `objective_0`, `objective_0_low`.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -44,38 +44,41 @@ _AXES = {
 _SECONDS = "format(datum.value, '.5~s') + 's'"
 
 
-def _signal(name: str) -> str:
-    """Replaces characters that Vega does not allow in names of signals; `page.js` does the same."""
-    return re.sub(r"\W", "_", name)
+def _key(place: int) -> str:
+    """The field of an objective, from which the names of its signals are made; `page.js` makes the same names."""
+    return f"objective_{place}"
 
 
-def _field(name: str) -> str:
-    """Escapes a column as a field of Vega-Lite, in which dots and brackets have a meaning."""
-    return re.sub(r"([.\[\]\\])", r"\\\1", name)
+def _title(label: str) -> str:
+    """A label as a title. Backslashes and line breaks would break expressions into which Vega-Lite writes titles.
+
+    The space at its end is not seen: Vega takes a title such as `constructor` for what every JavaScript object has.
+    """
+    return "".join(sign if sign.isprintable() and sign != "\\" else " " for sign in label) + " "
 
 
 _DEFAULT = tuple(Objective(column=name, label=title, log=True) for name, (title, _, _) in _AXES.items())
 
 
-def _objective(objective: Objective) -> Spec:
+def _objective(place: int, objective: Objective) -> Spec:
     """The axis of an objective; the page sets its limits and ticks."""
-    name = objective["column"]
+    name, key = objective["column"], _key(place)
     seconds = "format(datum.value, '.3~s')" + (" + 's'" if name.endswith("_s") else "")
-    title, _, text = _AXES.get(name, (objective["label"], "", seconds))
+    title, _, text = _AXES.get(name, (_title(objective["label"]), "", seconds))
     return {
-        "field": _field(name),
+        "field": key,
         "type": "quantitative",
         "title": title,
         "scale": {
             **({"type": "log"} if objective["log"] else {"type": "linear", "zero": False}),
-            "domain": [{"expr": f"{_signal(name)}_{end}"} for end in ("low", "high")],
+            "domain": [{"expr": f"{key}_{end}"} for end in ("low", "high")],
             "nice": False,
         },
         "axis": {
             "labelExpr": text,
             "tickCount": 6,
             "labelOverlap": "greedy",
-            "values": {"expr": f"{_signal(name)}_ticks"},
+            "values": {"expr": f"{key}_ticks"},
         },
     }
 
@@ -100,18 +103,23 @@ def _result(kind: str) -> Spec:
     return {"field": "result", "type": "nominal", "title": "results", "scale": scale, "legend": None}
 
 
-def _projection(number: int, x: Objective, y: Objective, others: Sequence[Objective]) -> Spec:
-    """One projection of the front: bounds, designs, and a ring around the current design."""
-    place = {"x": _objective(x), "y": _objective(y)}
-    tooltip = _told(
+def _projection(number: int, x: int, y: int, objectives: Sequence[Objective]) -> Spec:
+    """One projection of the front, on two objectives: bounds, designs, and a ring around the current design."""
+    place = {"x": _objective(x, objectives[x]), "y": _objective(y, objectives[y])}
+    usual = [
         ("result", "results", None),
         ("id", "design", None),
-        *((_field(o["column"]), o["label"], ".4~s") for o in others),
-        ("latency_s", "latency [s]", ".4~s"),
-        ("energy_J", "energy [J]", ".4~s"),
-        ("area_mm2", "area [mm²]", ".4~g"),
-        ("n_chiplets", "chiplets", "d"),
-    )
+        ("values.latency_s", "latency [s]", ".4~s"),
+        ("values.energy_J", "energy [J]", ".4~s"),
+        ("values.area_mm2", "area [mm²]", ".4~g"),
+        ("values.n_chiplets", "chiplets", "d"),
+    ]
+    # A tooltip shows one value for each title.
+    taken = {title for _, title, _ in usual}
+    titles = [_title(own["label"]) for own in objectives]
+    titles = [f"{title}(objective)" if title.strip() in taken else title for title in titles]
+    others = [(_key(k), titles[k], ".4~s") for k, own in enumerate(objectives) if own["column"] not in _AXES]
+    tooltip = _told(*usual[:2], *others, *usual[2:])
     corner = {"type": "quantitative"}
     return {
         "width": "$width",
@@ -164,21 +172,18 @@ def _projection(number: int, x: Objective, y: Objective, others: Sequence[Object
 
 
 def _front(objectives: Sequence[Objective]) -> Spec:
-    pairs = list(itertools.combinations(objectives, 2))
-    others = [objective for objective in objectives if objective["column"] not in _AXES]
-    names = [_signal(objective["column"]) for objective in objectives]
-    limits = [{"name": f"{name}_{end}", "value": f"${name}_{end}"} for name in names for end in ("low", "high")]
+    pairs = list(itertools.combinations(range(len(objectives)), 2))
+    signals = [f"{_key(k)}_{what}" for what in ("low", "high", "ticks") for k in range(len(objectives))]
     interval = {"type": "interval", "resolve": "global", "zoom": False}
     return {
         "$schema": SCHEMA,
         "params": [
-            *limits,
-            *({"name": f"{_signal(o['column'])}_ticks", "value": f"${_signal(o['column'])}_ticks"} for o in objectives),
+            *({"name": name, "value": f"${name}"} for name in signals),
             {"name": "brush", "select": interval, "views": [f"projection_{k}" for k in range(len(pairs))]},
         ],
         "columns": "$columns",
         "spacing": 34,
-        "concat": [_projection(k, x, y, others) for k, (x, y) in enumerate(pairs)],
+        "concat": [_projection(number, x, y, objectives) for number, (x, y) in enumerate(pairs)],
     }
 
 

@@ -1,6 +1,7 @@
 """The content of a report as plain data: fronts, bounds, convergence, provenance, and some designs in detail.
 
-Numbers are as short as the page allows: about six digits, and whole nanoseconds for the times of a schedule.
+Numbers are as short as the page allows: about six digits, and whole nanoseconds for the times of a schedule. Whole
+numbers of the front and of the convergence keep all their digits.
 """
 
 from __future__ import annotations
@@ -218,8 +219,8 @@ def _result(result: Result, chosen: Sequence[int], measures: Sequence[str]) -> P
         "ids": [str(row["design_id"]) for row in result.front],
         "columns": {name: _column([row.get(name) for row in result.front]) for name in columns},
         "history": {
-            name: _digits(row[name] for row in result.history) if result.history else []
-            for name in ("evaluations", "hypervolume")
+            "evaluations": [_shown(row["evaluations"]) for row in result.history],
+            "hypervolume": _digits(row["hypervolume"] for row in result.history),
         },
         "bounds": _bounds(certificate, result.over(DEFAULT)) if certificate is not None and bounded else [],
         **designs.shared(),

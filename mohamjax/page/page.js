@@ -24,13 +24,15 @@
   }
   const results = report.results;
   const OBJECTIVES = report.objectives.map((objective) => objective.column);
-  const LOG = Object.fromEntries(report.objectives.map((objective) => [objective.column, objective.log]));
   const PLAIN = ["latency_s", "energy_J", "area_mm2"];
+  const field = (k) => "objective_" + k; // of an objective in the charts, as in charts.py
   const rows = [];
   results.forEach((result, r) => {
     result.ids.forEach((id, i) => {
-      const row = { key: r + ":" + i, r, i, result: result.name, id, whole: i in result.designs };
-      for (const name in result.columns) row[name] = result.columns[name][i];
+      const values = Object.create(null); // by column, which may have any name, also that of something else in a row
+      for (const name in result.columns) values[name] = result.columns[name][i];
+      const row = { key: r + ":" + i, r, i, result: result.name, id, whole: i in result.designs, values };
+      OBJECTIVES.forEach((name, k) => (row[field(k)] = values[name]));
       rows.push(row);
     });
   });
@@ -70,14 +72,14 @@
   function unit(name) {
     if (name.startsWith("n_")) return ""; // a number of chiplets, whatever their template is called
     if (name.startsWith("latency_s") || name.endsWith("_s")) return "s";
-    return { energy_J: "J", power_W: "W", area_mm2: "mm²" }[name] || "";
+    return new Map([["energy_J", "J"], ["power_W", "W"], ["area_mm2", "mm²"]]).get(name) || "";
   }
 
   const written = (name, value) => (["s", "J", "W"].includes(unit(name)) ? si(value, unit(name)) : plain(value));
 
   function heading(name) {
-    const known = { result: "results", id: "design", latency_s: "latency", energy_J: "energy", area_mm2: "area [mm²]", n_chiplets: "chiplets", power_W: "power" };
-    if (name in known) return known[name];
+    const known = new Map([["latency_s", "latency"], ["energy_J", "energy"], ["area_mm2", "area [mm²]"], ["n_chiplets", "chiplets"], ["power_W", "power"]]);
+    if (known.has(name)) return known.get(name);
     if (name.startsWith("latency_s_")) return "latency of " + name.slice(10);
     if (name.startsWith("n_")) return name.slice(2);
     const objective = report.objectives.find((one) => one.column === name);
@@ -150,24 +152,33 @@
 
   // ---------------------------------------------------------------- what is chosen
 
-  const columns = ["result", "id", ...new Set([...OBJECTIVES, ...PLAIN]), "n_chiplets"];
-  for (const result of results) for (const name in result.columns) if (!columns.includes(name)) columns.push(name);
-  if (results.length === 1) columns.shift();
+  /** A column of the table: heading, unit, value of a row, its text in the table, whether it is of numbers, and the filter with its text. */
+  function column(name, heading, unit, value, shown = value, number = (one) => one === undefined || typeof one === "number") {
+    return { name, heading, unit, value, shown, numeric: rows.every((row) => number(value(row))), test: null, text: "" };
+  }
 
-  const state = { sort: OBJECTIVES[0], rising: true, filters: {}, brush: null, current: null, page: 0, shown: [], chosen: [] };
+  const listed = new Set([...OBJECTIVES, ...PLAIN, "n_chiplets", ...results.flatMap((result) => Object.keys(result.columns))]);
+  const ofFiles = [...listed].map((name) => column(name, heading(name), unit(name), (row) => row.values[name], (row) => written(name, row.values[name])));
+  const columns = [
+    ...(results.length > 1 ? [column("result", "results", "", (row) => row.result, (row) => element("span", {}, sign(row.r), row.result))] : []),
+    column("id", "design", "", (row) => row.id, (row) => row.id, (id) => /^\d+$/.test(id)),
+    ...ofFiles,
+  ];
+
+  const state = { sort: ofFiles[0], rising: true, brush: null, current: null, page: 0, shown: [], chosen: [] };
 
   const NUMBER = "([-+]?(?:\\d+\\.?\\d*|\\.\\d+)(?:e[-+]?\\d+)?)\\s*([pnuµμmkMG]?)(s|J|W|mm2|mm\\^2|mm²)?";
   const LIMIT = new RegExp("^(<=|>=|<|>|=)?\\s*" + NUMBER + "$"), RANGE = new RegExp("^" + NUMBER + "\\s*\\.\\.\\s*" + NUMBER + "$");
 
   /** Parses a filter to a test of a column's value, null if it is invalid: limits of numbers, in the column's unit; else texts. */
-  function test(text, name) {
+  function test(text, { numeric, unit }) {
     text = text.trim();
-    if (!numeric[name]) {
+    if (!numeric) {
       const whole = text.startsWith("="), part = text.replace(/^=\s*/, "").toLowerCase();
       const lower = (value) => String(value === undefined ? "" : value).toLowerCase();
       return (value) => (whole ? lower(value) === part : lower(value).includes(part));
     }
-    const amount = ([digits, prefix, own]) => (own && UNITS[own] !== unit(name) ? NaN : Number(digits) * PREFIXES[prefix]);
+    const amount = ([digits, prefix, own]) => (own && UNITS[own] !== unit ? NaN : Number(digits) * PREFIXES[prefix]);
     const limit = text.match(LIMIT), range = text.match(RANGE);
     const how = (limit && limit[1]) || "=";
     const low = limit ? amount(limit.slice(2)) : range ? amount(range.slice(1, 4)) : NaN, high = range ? amount(range.slice(4)) : low;
@@ -179,21 +190,18 @@
     return (value) => kept[how](Number(value));
   }
 
-  const numeric = {};
-  for (const name of columns) numeric[name] = rows.every((row) => row[name] === undefined || typeof row[name] === "number" || (name === "id" && /^\d+$/.test(row.id)));
-
   function refilter() {
-    const tests = Object.entries(state.filters).filter(([, one]) => one).map(([name, one]) => (row) => one(row[name]));
+    const tests = columns.filter((one) => one.test).map((one) => (row) => one.test(one.value(row)));
     if ($("only-whole").checked) tests.push((row) => row.whole);
     state.shown = rows.filter((row) => tests.every((one) => one(row)));
     reselect();
   }
 
   function reselect() {
-    const brush = Object.entries(state.brush || {}).map(([name, [a, b]]) => [name, Math.min(a, b), Math.max(a, b)]);
-    const inside = (row) => brush.every(([name, low, high]) => row[name] >= low && row[name] <= high);
-    const turn = state.rising ? 1 : -1, name = state.sort;
-    state.chosen = state.shown.filter(inside).sort((a, b) => compare(a[name], b[name], turn));
+    const brush = Object.entries(state.brush || {}).map(([key, [a, b]]) => [key, Math.min(a, b), Math.max(a, b)]);
+    const inside = (row) => brush.every(([key, low, high]) => row[key] >= low && row[key] <= high);
+    const turn = state.rising ? 1 : -1, { value } = state.sort;
+    state.chosen = state.shown.filter(inside).sort((a, b) => compare(value(a), value(b), turn));
     state.page = Math.max(0, Math.min(state.page, Math.ceil(state.chosen.length / PAGE) - 1));
     const selected = brush.length ? ", of them " + state.chosen.length + " selected in the front" : "";
     $("count").textContent = state.shown.length + " of " + rows.length + " designs pass the filters" + selected + ".";
@@ -265,25 +273,25 @@
   /** Limits and ticks of the axes for the designs that pass the filters. */
   function limits() {
     const found = {};
-    for (const name of OBJECTIVES) {
-      const signal = name.replace(/\W/g, "_");
-      if (!LOG[name]) {
-        const values = state.shown.map((row) => row[name]);
+    report.objectives.forEach((objective, k) => {
+      const key = field(k);
+      if (!objective.log) {
+        const values = state.shown.map((row) => row[key]);
         const least = values.reduce((a, b) => Math.min(a, b), Infinity), most = values.reduce((a, b) => Math.max(a, b), -Infinity);
         const room = 0.06 * (most - least) || 0.05 * Math.abs(most) || 1;
-        found[signal + "_low"] = Number.isFinite(least) ? least - room : 0;
-        found[signal + "_high"] = Number.isFinite(most) ? most + room : 1;
-        found[signal + "_ticks"] = null;
-        continue;
+        found[key + "_low"] = Number.isFinite(least) ? least - room : 0;
+        found[key + "_high"] = Number.isFinite(most) ? most + room : 1;
+        found[key + "_ticks"] = null;
+        return;
       }
       let low = Infinity, high = 0;
-      for (const row of state.shown) if (row[name] > 0) (low = Math.min(low, row[name])), (high = Math.max(high, row[name]));
+      for (const row of state.shown) if (row[key] > 0) (low = Math.min(low, row[key])), (high = Math.max(high, row[key]));
       if (!(low <= high)) low = high = 1;
       const margin = Math.max(Math.pow(high / low, 0.06), 1.05);
-      found[signal + "_low"] = low / margin;
-      found[signal + "_high"] = high * margin;
-      found[signal + "_ticks"] = ticks(low / margin, high * margin);
-    }
+      found[key + "_low"] = low / margin;
+      found[key + "_high"] = high * margin;
+      found[key + "_ticks"] = ticks(low / margin, high * margin);
+    });
     return found;
   }
 
@@ -317,12 +325,12 @@
   }
 
   function writeHead() {
-    const titles = columns.map((name) => title(heading(name), name === state.sort && (state.rising ? 1 : -1), () => sortBy(name)));
-    const filters = columns.map((name) => {
-      const input = element("input", { type: "text", "aria-label": "filter " + heading(name), value: state.texts && state.texts[name] || "" });
-      input.dataset.column = name;
-      input.addEventListener("input", () => filter(name, input));
-      return element("th", {}, input);
+    const titles = columns.map((one) => title(one.heading, one === state.sort && (state.rising ? 1 : -1), () => sortBy(one)));
+    const filters = columns.map((one) => {
+      one.input = element("input", { type: "text", "aria-label": "filter " + one.heading, value: one.text });
+      one.input.dataset.column = one.name;
+      one.input.addEventListener("input", () => filter(one));
+      return element("th", {}, one.input);
     });
     $("designs").replaceChildren(
       element("thead", {}, element("tr", {}, ...titles, element("th", { scope: "col" }, "details")), element("tr", { className: "filters" }, ...filters, element("th"))),
@@ -330,26 +338,26 @@
     );
   }
 
-  function filter(name, input) {
-    const one = input.value.trim() ? test(input.value, name) : undefined;
-    input.setAttribute("aria-invalid", one === null ? "true" : "false");
-    input.title = one === null ? "not understood: write < 40 " + unit(name) + ", >= 2, = 3 or 1..5" : "";
-    state.texts = { ...state.texts, [name]: input.value };
-    if (one === null) return;
-    state.filters[name] = one;
+  /** Filters by what the input of a column says. */
+  function filter(one) {
+    const { input, unit } = one, found = input.value.trim() ? test(input.value, one) : undefined;
+    input.setAttribute("aria-invalid", found === null ? "true" : "false");
+    input.title = found === null ? "not understood: write < 40 " + unit + ", >= 2, = 3 or 1..5" : "";
+    one.text = input.value;
+    if (found === null) return;
+    one.test = found;
     state.page = 0;
     refilter();
     refreshFront();
   }
 
-  function sortBy(name) {
-    state.rising = state.sort === name ? !state.rising : true;
-    state.sort = name;
+  function sortBy(one) {
+    state.rising = state.sort === one ? !state.rising : true;
+    state.sort = one;
     state.page = 0;
-    const at = columns.indexOf(name);
     writeHead();
     reselect();
-    $("designs").querySelectorAll("thead button")[at].focus();
+    $("designs").querySelectorAll("thead button")[columns.indexOf(one)].focus();
   }
 
   function writeRows() {
@@ -359,7 +367,7 @@
     const shown = state.chosen.slice(first, first + PAGE);
     const reachable = shown.some((row) => row.key === state.current) ? state.current : shown.length ? shown[0].key : null;
     body.replaceChildren(...shown.map((row) => {
-      const cells = columns.map((name) => (name === "result" ? cell(element("span", {}, sign(row.r), row.result)) : element("td", { className: numeric[name] ? "number" : "" }, written(name, row[name]))));
+      const cells = columns.map((one) => element("td", { className: one.numeric ? "number" : "" }, one.shown(row)));
       const line = element("tr", { tabIndex: row.key === reachable ? 0 : -1, "aria-selected": String(row.key === state.current) }, ...cells, element("td", {}, row.whole ? "yes" : ""));
       line.dataset.key = row.key;
       return line;
@@ -418,7 +426,7 @@
     const result = results[row.r], design = result.designs[row.i];
     const roles = Object.keys(result.roles).filter((role) => result.roles[role] === row.i);
     $("design-title").replaceChildren("Design ", row.id, roles.length ? " (" + roles.join(", ") + ")" : "", results.length > 1 ? " of " : "", ...(results.length > 1 ? [sign(row.r), result.name] : []));
-    $("design-head").replaceChildren(element("p", {}, [...new Set([...OBJECTIVES, ...PLAIN])].map((name) => heading(name).replace(" [mm²]", "") + " " + written(name, row[name]) + (name === "area_mm2" ? " mm²" : "")).join(", ") + ", " + row.n_chiplets + (row.n_chiplets === 1 ? " chiplet" : " chiplets")));
+    $("design-head").replaceChildren(element("p", {}, [...new Set([...OBJECTIVES, ...PLAIN])].map((name) => heading(name).replace(" [mm²]", "") + " " + written(name, row.values[name]) + (name === "area_mm2" ? " mm²" : "")).join(", ") + ", " + row.values.n_chiplets + (row.values.n_chiplets === 1 ? " chiplet" : " chiplets")));
     $("details").hidden = !design;
     $("no-details").hidden = Boolean(design);
     if (!design) {
@@ -445,7 +453,7 @@
     let best = null, least = Infinity;
     for (const other of rows) {
       if (other.r !== row.r || !other.whole) continue;
-      const distance = PLAIN.reduce((sum, name) => sum + Math.log(other[name] / row[name]) ** 2, 0);
+      const distance = PLAIN.reduce((sum, name) => sum + Math.log(other.values[name] / row.values[name]) ** 2, 0);
       if (distance < least) (best = other), (least = distance);
     }
     return best;
@@ -454,7 +462,7 @@
   /** Data of the charts of a design. */
   function tell(result, design, row) {
     const lanes = design.chiplets.map((chip, k) => k + " " + result.templates[chip.template].name + " (M" + chip.interface + ")");
-    const latency = design.start_ns.reduce((most, start, i) => Math.max(most, start + design.length_ns[i]), 0) * 1e-9 || row.latency_s;
+    const latency = design.start_ns.reduce((most, start, i) => Math.max(most, start + design.length_ns[i]), 0) * 1e-9 || row.values.latency_s;
     const bars = result.layers.map((layer, number) => {
       const nest = result.nests[design.nest[number]];
       return {
@@ -476,7 +484,9 @@
         written: si(rate, "B/s", 3), limit: one.bandwidth ? si(one.bandwidth, "B/s", 3) : "unlimited",
       };
     })).filter((one) => one.share > 0);
-    return { lanes, latency, bars, slowed, traffic };
+    // The energies of the layers lack what leaks from the chiplets; those of the chiplets are the whole.
+    const energy = sum(design.chiplets.flatMap((chip) => chip.energy));
+    return { lanes, latency, bars, slowed, traffic, energy };
   }
 
   async function drawSchedule(result, design, about, row) {
@@ -531,7 +541,7 @@
     const told = (bar) => [
       ["", plain(bar.rate, 4) + " MACs per cycle (" + percent(bar.use, 1) + " of the chiplet's)"],
       ["", plain(bar.intensity, 4) + " MACs per byte off the chiplet"],
-      ["bound by ", { MACs: "the MACs", mapping: "its mapping, which leaves most MACs idle" }[bar.bound] ?? bar.bound],
+      ["bound by ", new Map([["MACs", "the MACs"], ["mapping", "its mapping, which leaves at least half of the MACs idle"]]).get(bar.bound) ?? bar.bound],
     ];
     const panels = design.chiplets.map((chip, k) => ({
       ...chip.roof, decades: design.roof_decades,
@@ -612,13 +622,13 @@
   }
 
   function writeChiplets(result, design, about) {
-    const energies = sum(design.energy_J), areas = sum(design.chiplets.flatMap((chip) => chip.area.map(([, mm2]) => mm2)));
+    const areas = sum(design.chiplets.flatMap((chip) => chip.area.map(([, mm2]) => mm2)));
     fill($("chiplets"), ["chiplet", "template", "MACs", "peak", "utilisation", "interface", "hops", "layers", "busy", "energy", "power", "area", "buffers, innermost first"], design.chiplets.map((chip, k) => {
       const one = figures(result, design, about, k);
       const levels = one.levels.filter((level) => level.bytes !== null).map((level) => level.name + " " + (level.instances > 1 ? level.instances + " × " : "") + size(level.bytes));
       return [
         k, one.template, one.macs, plain(one.tops, 3) + " TOPS", percent(one.utilisation, 1), "M" + chip.interface, chip.hops, one.layers,
-        percent(one.busy, about.latency), si(one.energy, "J") + " (" + percent(one.energy, energies) + ")", si(one.power, "W", 3),
+        percent(one.busy, about.latency), si(one.energy, "J") + " (" + percent(one.energy, about.energy) + ")", si(one.power, "W", 3),
         plain(one.area, 4) + " mm² (" + percent(one.area, areas) + ")", levels.join(", "),
       ];
     }));
@@ -627,12 +637,15 @@
   const percent = (part, whole) => (whole ? (100 * part / whole).toFixed(1) + " %" : "");
 
   function writeNetworks(result, design, about) {
-    const energies = sum(design.energy_J);
-    fill($("networks"), ["network", "layers", "latency", "energy", "time lost to bandwidth"], result.networks.map((name) => {
+    const spent = (energy) => si(energy, "J") + " (" + percent(energy, about.energy) + ")";
+    const body = result.networks.map((name) => {
       const own = about.bars.filter((bar) => bar.network === name);
       const energy = sum(own.map((bar) => bar.energy)), busy = sum(own.map((bar) => bar.end - bar.start));
-      return [name, own.length, si(Math.max(0, ...own.map((bar) => bar.end)), "s"), si(energy, "J") + " (" + percent(energy, energies) + ")", percent(sum(own.map((bar) => bar.lost * (bar.end - bar.start))), busy)];
-    }));
+      return [name, own.length, si(Math.max(0, ...own.map((bar) => bar.end)), "s"), spent(energy), percent(sum(own.map((bar) => bar.lost * (bar.end - bar.start))), busy)];
+    });
+    const at = result.parts.indexOf("leakage"); // the chiplets leak whatever runs, so this energy is of no network
+    if (at >= 0) body.push(["(leakage of the chiplets)", "", "", spent(sum(design.chiplets.map((chip) => chip.energy[at]))), ""]);
+    fill($("networks"), ["network", "layers", "latency", "energy", "time lost to bandwidth"], body);
   }
 
   function writeTypes(design) {
@@ -724,16 +737,17 @@
   const clicks = {
     "clear-brush": drawFront,
     "keep-brush": () => {
-      for (const [name, [a, b]] of Object.entries(state.brush || {})) {
-        const input = $("designs").querySelector('input[data-column="' + name + '"]');
-        input.value = plain(Math.min(a, b), 6) + ".." + plain(Math.max(a, b), 6);
-        filter(name, input);
-      }
+      const brush = state.brush || {};
+      OBJECTIVES.forEach((name, k) => {
+        if (!(field(k) in brush)) return;
+        const [a, b] = brush[field(k)], one = ofFiles.find((own) => own.name === name);
+        one.input.value = plain(Math.min(a, b), 6) + ".." + plain(Math.max(a, b), 6);
+        filter(one);
+      });
       drawFront();
     },
     "clear-filters": () => {
-      state.filters = {};
-      state.texts = {};
+      for (const one of columns) Object.assign(one, { test: null, text: "" });
       $("only-whole").checked = false;
       writeHead();
       refilter();
