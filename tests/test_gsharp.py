@@ -624,6 +624,50 @@ def test_schedule_from_the_command_line(tmp_path, capsys):
         assert option[0] in capsys.readouterr().err
 
 
+def test_a_trace_tells_what_jobs_lose_to_bandwidth(tmp_path):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", "S2", "--bandwidth", "1"]
+    assert main([*command, "--method", "LPT-EFT", "--no-figures", "--out", str(tmp_path / "out")]) == 0
+    with open(tmp_path / "out" / "schedule.csv", newline="") as stream:
+        lost = {row["job"]: float(row["stall"]) for row in csv.DictReader(stream)}
+    trace = json.loads((tmp_path / "out" / "trace.json").read_text())
+    told = {event["name"]: event["args"]["stall_us"] for event in trace["traceEvents"] if event["ph"] == "X"}
+    assert told == pytest.approx({job: cycles * 1e-3 for job, cycles in lost.items()}) and max(told.values()) > 0
+
+
+def test_files_of_an_earlier_run_are_removed_and_those_of_the_user_kept(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    out = tmp_path / "out"
+    (out / "figures").mkdir(parents=True)
+    (out / "figures" / "gantt_mine.png").write_text("mine")
+    (out / "history.csv").write_text("mine")
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), *FOUR, "--out", str(out), "--method"]
+
+    def drawn():
+        return {path.stem for path in (out / "figures").glob("*")} - {"gantt_mine"}
+
+    assert main([*command, "SJF-MET"]) == 0
+    assert drawn() == {"gantt_SJF-MET", "methods"} and (out / "history.csv").read_text() == "mine"
+    assert main([*command, "random,HEFT", "--population", "4", "--generations", "1"]) == 0
+    assert drawn() == {"gantt_random", "gantt_HEFT", "convergence", "methods"}
+    assert main([*command, "HEFT"]) == 0
+    assert drawn() == {"gantt_HEFT", "methods"} and not (out / "history.csv").exists()
+    assert main([*command, "HEFT", "--no-figures"]) == 0
+    assert drawn() == set()
+    (out / "figures" / "methods.png").write_text("mine")
+    assert main([*command, "HEFT", "--no-figures"]) == 0
+    assert drawn() == {"methods"} and (out / "figures" / "gantt_mine.png").read_text() == "mine"
+    # A name that leads elsewhere is none of ours.
+    config = (out / "config.yaml").read_text()
+    assert config.count("figures: []\n") == 1
+    odd = config.replace("figures: []", "figures: [gantt_/../../mine, mine, methods.png, 3]")
+    (out / "config.yaml").write_text(odd)
+    (out / "mine.png").write_text("mine")
+    (out / "figures" / "mine.png").write_text("mine")
+    assert main([*command, "HEFT", "--no-figures"]) == 0
+    assert drawn() == {"methods", "mine"} and (out / "mine.png").exists()
+
+
 def _one_core(jobs=6):
     """Jobs that one core runs one after the other: whatever the order, the makespan is the lower bound."""
     return table(np.arange(1.0, jobs + 1)[:, None], np.zeros((jobs, 1)), 4.0, np.ones((jobs, 1)))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,8 @@ import pytest
 from mapping_cases import TECHNOLOGY, TEMPLATES, violations
 from workload_models import info, model, node, save, weight
 
-from mohamjax import cli
+from mohamjax import cli, plot
+from mohamjax.cli.map import _draw_mappings
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, resize, template_arrays, with_word_bits
 from mohamjax.io import evaluate_nests, given_mappings
@@ -20,7 +22,7 @@ from mohamjax.mapper.network_level import NetworkConfig, NetworkSets, choose_map
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area
 from mohamjax.schedule import Setup
 from mohamjax.schedule.fluid import predecessor_bits, simulate
-from mohamjax.workload import load_scenario
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
 
 def setup(application, template):
@@ -83,6 +85,26 @@ def test_files_for_people_and_for_timeloop(mapped, network):
         all(np.array_equal(getattr(nest, f), getattr(m, f)) for f in ("temporal", "spatial", "keep")) for m in own[pair]
     ]
     assert any(same)
+
+
+def test_layers_of_one_name_are_all_drawn(tmp_path, monkeypatch):
+    """Of two networks; the wider layer has more work and comes first. A single network need not be named."""
+
+    def network(name, channels):
+        shape = WorkloadShape(K=channels, C=8, P=4, Q=4)
+        return Network(name, (Layer("conv", "conv", "conv", shape, 8, ()),))
+
+    application = ApplicationModel("both", (network("narrow", 8), network("wide", 16)))
+    alone = ApplicationModel("one", application.networks[1:])
+    tables = SimpleNamespace(count=np.full((2, 1), 2), objectives=np.arange(1.0, 13.0).reshape(2, 1, 2, 3))
+    figures, draw = [], plot.parallel_coordinates
+    monkeypatch.setattr(plot, "parallel_coordinates", lambda *a, **b: figures.append(draw(*a, **b)) or figures[-1])
+    for networks in (application, alone):
+        one = SimpleNamespace(application=networks, templates=TEMPLATES[1:2])
+        assert _draw_mappings(one, tables, tmp_path / "figure.png").stat().st_size > 5000
+    titles = [[axes.get_title() for axes in figure.axes] for figure in figures]
+    assert titles == [["wide: conv on simba", "narrow: conv on simba"], ["conv on simba"]]
+    assert figures[0].axes[0].texts[0].get_text() == "7.00 ns"  # the least latency of the wider layer
 
 
 def test_whole_networks_add_up(mapped):

@@ -202,6 +202,8 @@ def test_what_does_not_go_together_is_refused(given, tmp_path):
     for objectives, told in [
         (("latency", mj.Objective("energy", energy_delay, (1, 2))), "the name is taken"),
         (("latency", mj.Objective("area", energy_delay, (1, 2), unit="mm2")), "the name is taken"),
+        ((EDP, mj.Objective("edp", largest, (1, 2), unit="m")), r"own:edp\[J s\] and own:edp\[m\] have the same name"),
+        ((EDP, mj.Objective("edp_Js", largest, (1, 2))), "and own:edp_Js have the same name"),
         (("latency", EDP, mj.Objective("edp", largest, (1, 2), unit="J s")), "names one twice"),
         (("latency", "own:edp[J s]"), "the function behind it is not known here"),
         ((EDP,), "names 1"),

@@ -14,17 +14,26 @@ import pytest
 import yaml
 from matplotlib.colors import LogNorm
 from matplotlib.image import imread
+from matplotlib.text import Text
 from toy_designs import toy_designs
 
 from mohamjax import figures, plot
+from mohamjax.cli import main
 from mohamjax.drawing import FigureProcess
 from mohamjax.errors import InputError
 from mohamjax.hardware import counting_leakage
 from mohamjax.io.results import write_front_files
 from mohamjax.plot import style
+from mohamjax.plot.jobs import JobView, job_convergence, job_gantt, method_bars
+from mohamjax.plot.robust import price_figure
+from mohamjax.plot.unico import hardware_front, hypervolume_differences, loop_bounds
+from mohamjax.plot.whatif import front_under_uncertainty, tornado, what_if_figures
+from mohamjax.robust.price import Comparison
 from mohamjax.schedule import ROLES, Certificate, FrontCurves, Staircase, certify, landmarks
 from mohamjax.schedule.roofline import Roof
 from mohamjax.schedule.view import ENERGY_PARTS
+from mohamjax.whatif import Axis, Sensitivities, Uncertainty, WhatIf
+from mohamjax.whatif.parameters import Parameter
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -414,6 +423,90 @@ def test_names_of_users_are_drawn_as_they_are(tmp_path):
     assert labels[1].startswith("?? yyy") and "…" in labels[1] and len(labels[1]) == 40
 
 
+def hostile_figures():
+    """Every kind of figure, with names that matplotlib cannot draw as formulas."""
+    odd, seen = "$\\frac$", view(2, 1)
+    chips = tuple(dataclasses.replace(chip, template=odd, area_mm2=((odd, 1.0),)) for chip in seen.chiplets)
+    bars = tuple(dataclasses.replace(bar, name=odd) for bar in seen.bars)
+    seen = dataclasses.replace(seen, design_id=odd, networks=(odd, odd), templates=(odd,), chiplets=chips, bars=bars)
+    for draw in (plot.gantt, plot.area_shares, plot.energy_breakdown, plot.rooflines):
+        yield draw(seen, title=odd)
+    ids, t = (odd, odd), np.asarray([1.0, 2.0])
+    yield plot.front_projections(front(2, design_ids=ids), title=odd)
+    own = ("latency", f"own:x[{odd}]", f"latency:{odd}")
+    values = np.stack([t, 3 - t, t], axis=1)
+    yield plot.front_projections(front(2, design_ids=ids, measures=own, values=values), title=odd)
+    yield plot.convergence(HISTORY, title=odd)
+    points = np.stack([values, 2 * values]).reshape(-1, 3)
+    yield plot.parallel_coordinates([plot.MappingSet(odd, odd, points, {odd: points[0]}, network=odd)], title=odd)
+    zero, numbers = np.zeros(1, int), np.ones(1)
+    job = JobView(odd, (odd,), (odd,), zero, numbers, numbers, numbers, zero, 1.0, "s")
+    yield job_gantt(job, title=odd)
+    yield job_convergence({odd: [(1, 2.0)]}, bound=None, label="makespan", unit="s", title=odd)
+    yield method_bars({odd: 2.0}, bound=None, label="makespan", unit="s", title=odd)
+    yield price_figure([Comparison(odd, "searched", points, points)], title=odd)
+    yield hypervolume_differences({odd: ([1.0, 2.0], [0.5, 0.1])}, title=odd, cost=odd)
+    yield loop_bounds({odd: np.ones((3, 1), int) * 7}, [odd], title=odd)
+    yield hardware_front(points, np.arange(2), title=odd)
+    numbers = [Parameter(f"chiplet.{odd}.{n}", "size", odd, 1.0, frozenset(n), lambda v, _: v) for n in "abc"]
+    for axes in (1, 2, 3):
+        grid = np.linspace(1, 2, 2**axes * 3).reshape(-1, 1, 3)
+        axis = [Axis(one, (1.0, 2.0), False) for one in numbers[:axes]]
+        found = WhatIf(tuple(axis), np.ones((2**axes, axes)), (odd,), grid, grid[0])
+        yield from (figure for _, figure in what_if_figures(found, title=odd))
+    one, many = np.ones((1, 3)), np.ones((1, 3, 3))
+    yield tornado(Sensitivities((odd,), tuple(numbers), ("exact",) * 3, one, many, many), title=odd)
+    spread = np.ones(3)
+    values = one, many, many.reshape(3, 1, 3)
+    shown = Uncertainty((odd,), tuple(numbers), spread, many[0], *values, np.ones(1, bool), np.zeros(1))
+    yield front_under_uncertainty(shown, title=odd)
+
+
+def test_names_of_users_are_no_formulas():
+    for figure in hostile_figures():
+        figure.draw_without_rendering()
+        texts = [text for text in figure.findobj(Text) if "\\frac" in text.get_text()]
+        assert texts and not any(text.get_parse_math() for text in texts)
+
+
+def test_layers_of_two_networks_may_have_one_name():
+    points = 10.0 ** np.arange(6).reshape(2, 3)
+    sets = [plot.MappingSet("conv", kind, points, network=name) for name in "ab" for kind in ("simba", "eyeriss")]
+    figure = plot.parallel_coordinates(sets, title=TITLE)
+    assert [axes.get_title() for axes in figure.axes] == [f"{s.network}: conv on {s.template}" for s in sets]
+    assert all(axes.lines for axes in figure.axes)
+    (alone,) = plot.parallel_coordinates([plot.MappingSet("conv", "simba", points)], title=TITLE).axes
+    assert alone.get_title() == "conv on simba"
+    with pytest.raises(ValueError, match="two sets of one layer on one template"):
+        plot.parallel_coordinates([*sets, sets[0]], title=TITLE)
+
+
+@pytest.mark.parametrize("values", [(-5e6, -1.2e7, -3e5), (-5e3, -1.2e4, 3e4), (5e3, 1.2e4, 3e4), (0.0, 0.0, 0.0)])
+def test_bars_of_methods_have_room_on_both_sides_of_zero(values):
+    """A lateness may be negative: bars begin at zero all the same, with their values beside their ends."""
+    figure = method_bars(dict(zip("abc", values, strict=True)), bound=None, label="lateness", unit="cycles", title="t")
+    (axes,) = figure.axes
+    figure.canvas.draw()
+    factor = {6: 1e-6, 3: 1e-3, 0: 1.0}[int(np.log10(max(map(abs, values)) or 1)) // 3 * 3]
+    bars = [bar.get_bbox() for bar in axes.patches]
+    assert [bar.x0 + bar.x1 for bar in bars] == pytest.approx([value * factor for value in sorted(values)])
+    assert all(0 in (bar.x0, bar.x1) for bar in bars)
+    low, high = axes.get_xlim()
+    assert low <= 0 <= high and low < high and all(low <= bar.x0 and bar.x1 <= high for bar in bars)
+    assert axes.get_xlabel() == "lateness [{}cycles]".format({1e-6: "M ", 1e-3: "k ", 1.0: ""}[factor])
+    room = axes.get_window_extent()
+    for text, value, patch in zip(axes.texts, sorted(values), axes.patches, strict=True):
+        assert text.get_text() == f"{value * factor:,.4g}"
+        box = text.get_window_extent()
+        assert room.x0 <= box.x0 and box.x1 <= room.x1 and not box.overlaps(patch.get_window_extent())
+
+
+def test_convergence_of_negative_values_has_their_unit():
+    histories = {"gsharp": [(8, -1e6), (20, -3e6)]}
+    figure = job_convergence(histories, bound=None, label="lateness", unit="cycles", title="t")
+    assert figure.axes[0].get_ylabel() == "best lateness so far [M cycles]"
+
+
 def test_units_for_people():
     assert style.quantity(5.312e-3, "s") == "5.31 ms"
     assert style.quantity(1e-3, "J") == style.quantity(0.9999e-3, "J") == "1.00 mJ"
@@ -567,6 +660,14 @@ def test_broken_rows_are_named(folder):
     (folder / "config.yaml").write_text(yaml.safe_dump({"scenario": "toy", "seed": 0}))
     with pytest.raises(InputError, match="`budget` is missing"):
         figures.plot_results(folder)
+
+
+def test_figures_do_not_go_to_standard_output(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    assert main(["plot", str(folder), "--out", "-"]) == 2
+    assert capsys.readouterr().err == "mohamjax: --out: cannot go to standard output; name a folder\n"
+    assert sorted(folder.iterdir()) == before
 
 
 def test_folders_and_format_are_checked_first(folder, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
-from report_cases import CONFIG, HISTORY, HOSTILE, hostile, made_up, rows_of, unpacked
+from report_cases import CONFIG, HISTORY, HOSTILE, NAMES, called, hostile, made_up, rows_of, unpacked
 from toy_designs import toy_designs
 
 import mohamjax as mj
@@ -28,6 +28,7 @@ from mohamjax.page.charts import charts
 from mohamjax.page.data import spread
 from mohamjax.reports import _names, write_report
 from mohamjax.schedule import Certificate, FrontCurves, Staircase, landmarks
+from mohamjax.schedule.measures import measure_named
 from mohamjax.schedule.view import design_view
 
 
@@ -185,7 +186,37 @@ def test_whole_numbers_are_told_whole():
     assert {name: told["columns"][name] for name in exact} == {**exact, "share": [0.3333333, 12345680.0]}
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js to run parts of the page's script")
+def test_evaluations_are_told_exactly():
+    """They are whole numbers of up to billions, of which six digits are not enough."""
+    counts = [64.0, 999_999.0, 1_234_567.0, 98_765_432_101.0]
+    history = [{"evaluations": count, "hypervolume": 0.123456789} for count in counts]
+    front = [{"design_id": "0", "latency_s": 1.0, "energy_J": 1.0, "area_mm2": 1.0}]
+    (told,) = contents([Result("toy", "toy", "search", front, history)], most=0)["results"]
+    assert told["history"] == {"evaluations": counts, "hypervolume": [0.123457] * 4}
+    assert json.dumps(told["history"]["evaluations"]) == "[64, 999999, 1234567, 98765432101]"
+    (told,) = contents([Result("toy", "toy", "search", front)], most=0)["results"]
+    assert told["history"] == {"evaluations": [], "hypervolume": []}
+
+
+NODE = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js to run parts of the page's script")
+
+
+def parsed_in_script(value):
+    """A value as an expression of JavaScript, read as the page reads it."""
+    return f"JSON.parse({json.dumps(json.dumps(value))})"
+
+
+def in_node(*parts, code, before=""):
+    """What code prints after parts of the page's script, each given by its first words and the first words after it."""
+    script = (pathlib.Path(mj.__file__).parent / "page" / "page.js").read_text(encoding="utf-8")
+    cut = [script[script.index(first) : script.index(after, script.index(first))] for first, after in parts]
+    whole = "\n".join([before, *cut, code])
+    done = subprocess.run(["node", "-"], input=whole, capture_output=True, text=True, timeout=60, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@NODE
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
@@ -198,11 +229,46 @@ def test_whole_numbers_are_told_whole():
     ],
 )
 def test_values_have_the_digits_and_units_of_their_columns(name, value, shown):
-    script = (pathlib.Path(mj.__file__).parent / "page" / "page.js").read_text(encoding="utf-8")
-    script = script[script.index("const PREFIXES") : script.index("function heading")]
-    code = f"{script}; console.log(written({json.dumps(name)}, {json.dumps(value)}))"
-    done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == shown
+    code = f"console.log(written({json.dumps(name)}, {json.dumps(value)}))"
+    assert in_node(("const PREFIXES", "function heading"), code=code).strip() == shown
+
+
+@NODE
+@pytest.mark.parametrize("leaks", [False, True])
+def test_shares_of_energy_are_of_the_whole_with_its_leakage(evaluated, leaks):
+    """Of chiplets and of networks they add up to 100 %, and are those of the numbers that the report was made of."""
+    if leaks:
+        evaluated = toy_designs(load_technology(static_energy=True))
+    (result,) = contents([made_up(evaluated, 3)], most=3)["results"]
+    assert ("leakage" in result["parts"]) == leaks
+    for i in range(3):
+        view = design_view(evaluated, i)
+        code = f"""
+          const report = {{ cycle_s: 1e-9 }}, tables = {{}}, $ = (id) => id;
+          const told = (head, body) => body.map((line) => [line[0], line[head.indexOf("energy")]]);
+          const fill = (table, head, body) => (tables[table] = told(head, body));
+          const result = {parsed_in_script(result)}, design = result.designs[{i}];
+          const about = tell(result, design, {{ values: {{}} }});
+          writeChiplets(result, design, about);
+          writeNetworks(result, design, about);
+          console.log(JSON.stringify(tables));"""
+        parts = [
+            ("const PREFIXES", "function heading"),
+            ("/** Data of the charts of a design", "async function drawSchedule"),
+            ("const sum = ", "/** The roofline of every"),
+            ("const size = (bytes)", "/** The chiplets on the mesh"),
+            ("function writeChiplets", "function writeTypes"),
+        ]
+        tables = json.loads(in_node(*parts, code=code))
+        shares = {name: [float(re.search(r"\((.*) %\)", text)[1]) for _, text in rows] for name, rows in tables.items()}
+        whole, rows = view.objectives[1], np.arange(len(view.bars))
+        own = [sum(joule for _, joule in chip.energy_J) for chip in view.chiplets]
+        np.testing.assert_allclose(shares["chiplets"], 100 * np.asarray(own) / whole, atol=0.06)
+        of = [sum(view.bars[k].energy_J for k in rows if view.bars[k].network == n) for n in range(len(view.networks))]
+        leaked = [sum(dict(chip.energy_J)["leakage"] for chip in view.chiplets)] if leaks else []
+        np.testing.assert_allclose(shares["networks"], 100 * np.asarray([*of, *leaked]) / whole, atol=0.06)
+        assert sum(of) < 0.995 * whole if leaks else sum(of) == pytest.approx(whole)
+        assert [name for name, _ in tables["networks"]] == ["a", "b", *["(leakage of the chiplets)"] * leaks]
 
 
 @pytest.mark.parametrize("count", [1, 4, 9, 30, 40])
@@ -352,8 +418,8 @@ def test_5000_designs_and_512_whole_ones_of_176_layers_stay_below_10_MB(evaluate
 
 
 STANDING_IN = {
-    **{f"{name}_{end}": 1.0 for name in ("latency_s", "energy_J", "area_mm2") for end in ("low", "high")},
-    **{f"{name}_ticks": [1.0, 10.0] for name in ("latency_s", "energy_J", "area_mm2")},
+    **{f"objective_{k}_{end}": 1.0 for k in range(3) for end in ("low", "high")},
+    **{f"objective_{k}_ticks": [1.0, 10.0] for k in range(3)},
     "columns": 3, "results": ["a"], "width": 300, "height": 200, "point": 20, "ink": "#000",
     "lanes": ["0 simba (M0)"], "networks": ["n"], "gantt": 50, "latency": 1.0, "foot": 9, "resources": 50, "rows": 2,
     "middles": [0.5, 1.5], "names": ["interface 0", "DRAM"], "stacks": 40, "energyParts": ["MACs"],
@@ -361,23 +427,23 @@ STANDING_IN = {
 }  # fmt: skip
 
 
+def filled(node):
+    """A chart with values in the place of what the page fills in."""
+    if isinstance(node, str) and node.startswith("$"):
+        return STANDING_IN[node[1:]]
+    if isinstance(node, list):
+        return [filled(item) for item in node]
+    return {k: v if k == "$schema" else filled(v) for k, v in node.items()} if isinstance(node, dict) else node
+
+
 @pytest.mark.parametrize("name", sorted(charts()))
 def test_charts_are_vega_lite(name):
     convert = pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
-
-    def filled(node):
-        if isinstance(node, str) and node.startswith("$"):
-            return STANDING_IN[node[1:]]
-        if isinstance(node, list):
-            return [filled(item) for item in node]
-        return {key: filled(value) for key, value in node.items()} if isinstance(node, dict) else node
-
-    schema, spec = charts()[name]["$schema"], {k: v for k, v in charts()[name].items() if k != "$schema"}
-    vega = convert.vegalite_to_vega({"$schema": schema, **filled(spec)})
+    vega = convert.vegalite_to_vega(filled(charts()[name]))
     signals = {signal["name"] for signal in vega.get("signals", ())}
     data = {data["name"] for data in vega["data"]}
     if name == "front":  # names that the page listens to or sets
-        assert {"brush", "latency_s_low", "area_mm2_high", "energy_J_ticks"} <= signals and {
+        assert {"brush", "objective_0_low", "objective_2_high", "objective_1_ticks"} <= signals and {
             "designs",
             "current",
             "bounds",
@@ -387,6 +453,43 @@ def test_charts_are_vega_lite(name):
     if name == "schedule":
         assert {"picked", "zoom_start"} <= signals and {"bars", "slowed", "traffic"} <= data
         assert sum("zoom[" in json.dumps(scale) for scale in vega["scales"]) == 2  # both time axes
+
+
+@NODE
+@pytest.mark.parametrize("names", [*NAMES, ("energy", "energy", "area")])
+def test_the_front_is_drawn_whatever_its_objectives_are_called(evaluated, names):
+    """What the page gives the chart, signals and fields, is what the chart asks for; designs keep their own fields."""
+    convert = pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
+    told = contents([called(evaluated, 5, names), called(evaluated, 3, names, "other")], most=0)
+    rows, limits = json.loads(
+        in_node(
+            ("const OBJECTIVES", "const byKey"),
+            ("/** Limits and ticks of the axes for", "function refreshFront"),
+            before=f"const report = {parsed_in_script(told)}, results = report.results, ticks = () => [1, 10];",
+            code="const state = { shown: rows }; console.log(JSON.stringify([rows, limits()]));",
+        )
+    )
+    own = [tuple(row[name] for name in ("key", "r", "i", "result", "id", "whole")) for row in rows]
+    counts = enumerate([("called", 5), ("other", 3)])
+    assert own == [(f"{r}:{i}", r, i, name, str(i), False) for r, (name, count) in counts for i in range(count)]
+    chart = charts(told["objectives"])["front"]
+    assert {param["name"] for param in chart["params"]} == {*limits, "brush"}
+    fields = [f"objective_{k}" for k in range(len(names))]
+    for row in rows:
+        values = [told["results"][row["r"]]["columns"][measure_named(name).column][row["i"]] for name in names]
+        assert [row[field] for field in fields] == values
+        for field, value in zip(fields, values, strict=True):
+            assert limits[f"{field}_low"] < value < limits[f"{field}_high"]
+    chart = filled(chart)
+    vega = convert.vegalite_to_vega(chart)
+    inner = [signal for group in vega["marks"] for signal in group.get("signals", ())]
+    brushed = [signal["value"] for signal in inner if signal["name"] == "brush_tuple_fields"]
+    assert {field["field"] for pair in brushed for field in pair} == set(fields)
+    # The whole chart is drawn, with a point in each of the projections for each design.
+    chart["params"] = [{**one, "value": limits[one["name"]]} if "value" in one else one for one in chart["params"]]
+    drawn = convert.vegalite_to_svg(chart | {"datasets": {"designs": rows, "current": rows[:1], "bounds": []}})
+    pairs = len(names) * (len(names) - 1) // 2
+    assert len(re.findall(r'aria-roledescription="point"', drawn)) == pairs * (len(rows) + 1)
 
 
 # ---------------------------------------------------------------- the command
@@ -437,6 +540,25 @@ def test_the_page_goes_into_its_folder_and_details_can_be_chosen(folder, capsys)
     assert main(["report", str(folder), "--details", "0", "--design", "1"]) == 0
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert set(unpacked(text)["results"][0]["designs"]) == {"1"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems allow no such names")
+def test_names_that_are_no_utf8_are_refused_with_what_helps(folder, capsys, monkeypatch):
+    monkeypatch.setattr("mohamjax.reports.evaluate_results", None)  # refused before the work is done
+    bad = folder.with_name("b\udcff")
+    folder.rename(bad)
+    told = "has a name that is not written in UTF-8, which a page cannot show; rename the folder\n"
+    for name in (str(bad), f"{bad}/", f"{bad}/../{bad.name}"):
+        assert main(["report", name]) == 2  # pytest's standard error cannot take the name, as ours can
+    monkeypatch.chdir(bad)
+    folder.symlink_to(bad)
+    for name in (".", "../toy"):
+        assert main(["report", name]) == 2
+        assert capsys.readouterr().err == f"mohamjax: {name}: {told}"
+    folder.unlink()
+    bad.rename(folder)
+    assert main(["report", str(folder), "--title", "a\udcff"]) == 2
+    assert "--title: is not written in UTF-8; give another title\n" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_told(folder, tmp_path, capsys, monkeypatch):
@@ -514,6 +636,11 @@ def test_some_designs_of_a_file_are_evaluated_and_traced(folder, tmp_path, capsy
     with monkeypatch.context() as without:
         without.setattr("mohamjax.io.designs.reevaluate", None)  # the error is reported before it is called
         assert main([*command, "--design", "2", "--design", "9"]) == 2
-    assert "design 9" in capsys.readouterr().err
+        assert "design 9" in capsys.readouterr().err
+        assert main([*command[:3], "--explain", "1", "--design", "2", "--design", "0"]) == 2
+        told = "--explain: design 1 is none of those that --design leaves: 2, 0; name it with --design, too, or give"
+        assert told in capsys.readouterr().err
+    assert main([*command[:3], "--explain", "0", "--design", "2", "--design", "0"]) == 0
+    assert capsys.readouterr().out.startswith("design 0: ")
     rows, evaluated = evaluate_designs(folder / "designs.json")
     assert len(rows) == len(evaluated) == 3

@@ -480,12 +480,14 @@ def network(tmp_path_factory):
 
 
 def test_the_command(network, tmp_path, capsys):
+    (tmp_path / "bounds.json").write_text("{}")  # would be read as those of this front
     words = ["codesign", network, "--space", "unico-ci", "--budget", "ci", "--out", str(tmp_path), "--json"]
     assert main(words) == 0
     front = json.loads(capsys.readouterr().out)
     assert front and all(row["power_W"] > 0 for row in front)
     for name in ("front.csv", "designs.json", "history.csv", "hardware.csv", "config.yaml", "checkpoint.npz"):
         assert (tmp_path / name).exists()
+    assert not (tmp_path / "bounds.json").exists()
     assert {p.stem for p in (tmp_path / "figures").iterdir()} >= {"front", "lanes", "hypervolume", "predictions"}
     before = {p.name: p.read_bytes() for p in tmp_path.glob("*.*") if p.name != "checkpoint.npz"}
     assert main([*words, "--resume", "--no-figures"]) == 0

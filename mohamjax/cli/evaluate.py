@@ -467,6 +467,13 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
         arguments.explain = arguments.explain and design_called(arguments.file, arguments.explain)
         arguments.design = [design_called(arguments.file, name) for name in arguments.design]
+        if arguments.explain and arguments.design and arguments.explain not in arguments.design:
+            raise InputError(
+                f"design {arguments.explain} is none of those that --design leaves: {', '.join(arguments.design)}",
+                file=arguments.file,
+                item="--explain",
+                remedy="name it with --design, too, or give --explain without a name to explain those of --design",
+            )
     wanted = [*([arguments.explain] if arguments.explain else []), *arguments.design]
     rows, evaluated = _evaluated(arguments, terminal, technology, wanted)
     if arguments.design:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mohamjax.errors import InputError
+
 if TYPE_CHECKING:
     from mohamjax.jobs import JobBound, JobFront, Transfer
     from mohamjax.jobs.table import JobTable
@@ -22,6 +24,7 @@ def unit_of(objective: str, time_unit: str) -> str:
     return time_unit if objective in times else {"energy": "J", "edp": f"J {time_unit}"}.get(objective, "")
 
 
+_FORMAT = "job-schedule/1"
 _SETTINGS = (
     "jobs",
     "platform",
@@ -80,7 +83,7 @@ def write_results(
     rows: list[dict[str, float | str]],
     transfer: Transfer,
     arguments: argparse.Namespace,
-) -> None:
+) -> list[pathlib.Path]:
     """Writes the files of the folder but the figures, all or none.
 
     Args:
@@ -89,6 +92,9 @@ def write_results(
         rows: the rows of `methods.csv`, in the order of the fronts and their schedules.
         transfer: content of `transfer.json`, for searches on other batches.
         arguments: the parsed arguments.
+
+    Returns:
+        The files of an earlier run in the folder that are out of date now, among them all its figures.
     """
     import numpy as np
     import yaml
@@ -153,15 +159,37 @@ def write_results(
         for j in np.argsort(start, kind="stable")
     ]
     files["schedule.csv"] = csv_text(run)
-    trace = [TraceRow(r["accelerator"], r["job"], r["tenant"], r["start"], r["end"]) for r in run]
+    trace = [TraceRow(r["accelerator"], r["job"], r["tenant"], r["start"], r["end"], stall=r["stall"]) for r in run]
     files["trace.json"] = dump_json(chrome_trace(trace, time_unit=table.time_unit))
     settings = {key: getattr(arguments, key) for key in _SETTINGS}
-    record = {"format": "job-schedule/1", "version": __version__, **settings, "lower_bound": done.bound._asdict()}
+    record = {"format": _FORMAT, "version": __version__, **settings, "lower_bound": done.bound._asdict()}
+    record["figures"] = [] if arguments.no_figures else [*_gantts(done), *_others(done)]
     files["config.yaml"] = yaml.safe_dump(record, sort_keys=False)
     files["transfer.json"] = dump_json(transfer_document(transfer))
+    earlier = _earlier_files(folder)
     write_together({folder / name: text for name, text in files.items()})
-    if not history:
-        (folder / "history.csv").unlink(missing_ok=True)  # left by an earlier search
+    return [path for path in earlier if path.name not in files]
+
+
+def _earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the files of an earlier run in a folder that not every run writes; all others are the user's own.
+
+    Figures count if `config.yaml` lists them.
+    """
+    from mohamjax.io.results import FIGURES_FOLDER
+    from mohamjax.reader import found, read_yaml
+
+    try:
+        config = read_yaml(folder / "config.yaml")
+    except InputError:  # there is none, or it is broken
+        return []
+    if config.get("format") != _FORMAT:
+        return []
+    listed = config.get("figures")
+    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    ours = [name for name in names if re.match("gantt_|(convergence|methods)$", name)]
+    figures = [folder / FIGURES_FOLDER / f"{name}.png" for name in ours if not re.search(_NO_FILE_NAME, name)]
+    return [path for path in (folder / "history.csv", *figures) if found(path, folder=False)]
 
 
 _NO_FILE_NAME = r"[^\w.,+()-]+"  # characters that names of schedules may contain and file names may not
@@ -179,6 +207,19 @@ def _file_names(names: Sequence[str]) -> list[str]:
     return files
 
 
+def _gantts(done: Scheduled) -> dict[str, JobFront]:
+    """Returns the fronts whose best schedules are drawn, by the names of the figures."""
+    fronts = [front for front in done.fronts if any(front is one for one in done.drawn)]
+    files = _file_names([front.method for front in fronts])
+    return {f"gantt_{file}": front for file, front in zip(files, fronts, strict=True)}
+
+
+def _others(done: Scheduled) -> list[str]:
+    """Returns the names of the figures that compare methods."""
+    searched = any(front.best.history for front in _gantts(done).values())
+    return ["convergence", "methods"] if searched else ["methods"]
+
+
 def draw_figures(folder: pathlib.Path, done: Scheduled) -> None:
     """Draws the schedules, how the methods converged, and how they compare.
 
@@ -193,12 +234,13 @@ def draw_figures(folder: pathlib.Path, done: Scheduled) -> None:
     from mohamjax.plot.jobs import job_convergence, job_gantt, method_bars
 
     table, first, title = done.table, done.first, done.title
-    fronts = [front for front in done.fronts if any(front is one for one in done.drawn)]
+    gantts = _gantts(done)
     unit = unit_of(first, table.time_unit)
     limit = done.bound.best if first == "makespan" else None
-    for front, file in zip(fronts, _file_names([front.method for front in fronts]), strict=True):
+    for name, front in gantts.items():
         view = job_view(front.method, table, front.best.plan, done.tenants)
-        save(job_gantt(view, title=title), folder / f"gantt_{file}.png")
+        save(job_gantt(view, title=title), folder / f"{name}.png")
+    fronts = list(gantts.values())
     histories = {front.method: front.best.history for front in fronts if front.best.history}
     if histories:
         save(job_convergence(histories, bound=limit, label=first, unit=unit, title=title), folder / "convergence.png")

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import pathlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory
@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         tables = _mapped(arguments, terminal, setup, config, search)
     except KeyboardInterrupt:
-        kept = not (arguments.exhaustive or arguments.no_mapping_cache)
+        kept = not (arguments.exhaustive or arguments.method or arguments.no_mapping_cache)
         terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))
         return STOPPED
     terminal.close()
@@ -301,7 +301,7 @@ def _write(
         exported = write_timeloop_mappings(arguments.timeloop, setup, tables, progress=terminal.exporting("mappings"))
         tell_export(terminal, "mapping", exported, arguments.timeloop)
     if arguments.figure is not None:
-        terminal.line(f"figure {_draw_mappings(report, setup.application, arguments.figure)}")
+        terminal.line(f"figure {_draw_mappings(setup, tables, arguments.figure)}")
     if unfilled := told_of_unfilled(layers_that_fill_no_template(setup, tables)):
         terminal.line(unfilled)
     stream = sys.stderr if arguments.out == "-" else sys.stdout
@@ -344,30 +344,31 @@ def _bounds(layer: UniqueLayer) -> str:
     return " ".join(f"{d}={b}" for d, b in zip(DIMS, layer.shape.bounds, strict=True) if b > 1)
 
 
-def _draw_mappings(report: dict[str, Any], application: ApplicationModel, path: str) -> pathlib.Path:
+def _draw_mappings(setup: Setup, tables: MappingTables, path: str) -> pathlib.Path:
     """Draws the sets of the three unique layers with the most work as parallel coordinates; returns the path."""
     import numpy as np
 
     from mohamjax.figures import save
     from mohamjax.plot import MappingSet, parallel_coordinates
 
-    names = [f"{application.networks[n].name}/" for n in application.network_of_layer]
-    work: dict[str, int] = {}
-    for i, u in enumerate(application.unique_of_layer):
-        first = application.unique_of_layer.index(u)
-        name = names[first] + application.layers[first].name
-        work[name] = work.get(name, 0) + application.layers[i].shape.macs
-    most = sorted(work, key=lambda name: -work[name])[:3]
-    sets = [
-        MappingSet(
-            s["layer"].split("/", 1)[1],
-            s["template"],
-            np.array([[m["latency_cycles"], m["energy_pJ"], m["area_um2"]] for m in s["mappings"]])
-            * [1e-9, 1e-12, 1e-6],
-        )
-        for name in most
-        for s in report["sets"]
-        if s["layer"] == name
-    ]
+    application, owners = setup.application, setup.application.unique_of_layer
+    work = np.bincount(owners, [layer.shape.macs for layer in application.layers])
+    most = np.argsort(-work, kind="stable")[:3].tolist()
+    counts, objectives = np.asarray(tables.count), np.asarray(tables.objectives, np.float64)
+    several = len(application.networks) > 1  # whose layers may have equal names
+    sets = []
+    for u in most:
+        first = owners.index(u)
+        network = application.networks[application.network_of_layer[first]].name
+        sets += [
+            MappingSet(
+                application.layers[first].name,
+                template.name,
+                objectives[u, t, : counts[u, t]] * [1e-9, 1e-12, 1e-6],
+                network=network if several else "",
+            )
+            for t, template in enumerate(setup.templates)
+            if counts[u, t]
+        ]
     kind = "the three layers with the most work" if len(work) > 3 else "all layers"
     return save(parallel_coordinates(sets, title=f"Pareto sets of mappings, {application.name}: {kind}"), path)

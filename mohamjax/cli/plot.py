@@ -6,6 +6,7 @@ import argparse
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import technology_of
+from mohamjax.cli.outputs import refuse_stream
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
@@ -28,6 +29,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Draws the figures and prints their paths."""
     from mohamjax.figures import plot_results
 
+    refuse_stream(arguments.out)
     formats = tuple(f for f in arguments.format.split(",") if f)
     if not formats:
         raise InputError("no format is named", item="--format", remedy="use png, svg or pdf")

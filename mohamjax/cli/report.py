@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.io.results import PAGE_FILE
     from mohamjax.reports import DETAILS, write_report
 
+    _check_texts(arguments)
     alone = len(arguments.folders) == 1
     out = arguments.out or (pathlib.Path(arguments.folders[0]) if alone else pathlib.Path()) / PAGE_FILE
     if arguments.out:
@@ -70,6 +71,19 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         )
     print(path)
     return 0
+
+
+def _check_texts(arguments: argparse.Namespace) -> None:
+    """Raises `InputError` for a folder's name or a title that is no UTF-8, as the page is, which shows both."""
+    shown = [(pathlib.Path(folder).resolve().name, folder, None) for folder in arguments.folders]
+    for text, folder, item in [*shown, (arguments.title or "", None, "--title")]:
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            told, remedy = "is not written in UTF-8", "give another title"
+            if folder is not None:
+                told, remedy = "has a name that is not written in UTF-8, which a page cannot show", "rename the folder"
+            raise InputError(told, file=folder, item=item, remedy=remedy) from None
 
 
 def _technologies(arguments: argparse.Namespace) -> list[Technology]:

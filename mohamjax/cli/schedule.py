@@ -121,7 +121,8 @@ def add_parser(verbs: options.Verbs) -> None:
         "--element-buffer",
         type=_element_bytes,
         metavar="BYTES",
-        help="what a processing element of S1 to S6 holds (default: no limit; G#'s flexible arrays have 1024)",
+        help="what a processing element of S1 to S6 holds (default: no limit; G#'s flexible arrays have 1024); less "
+        "makes depthwise layers faster, as their channels spread over more elements",
     )
     parser.add_argument(
         "--random-shapes",
@@ -482,13 +483,15 @@ def _write(
     config: JobSearchConfig,
 ) -> None:
     """Writes the results folder; figures that cannot be drawn are a warning."""
+    from mohamjax.io.results import remove_files
     from mohamjax.jobs import transfer_of
 
     kept = transfer_of(done.table, done.fronts[0].best, done.title, _shown(config.objectives))
     try:
-        write_results(folder, done, rows, kept, arguments)
+        outdated = write_results(folder, done, rows, kept, arguments)
     except InputError as error:
         raise InputError(error.message, file=error.file, remedy="the results are only printed") from None
+    remove_files(outdated, ())
     terminal.line(f"results in {folder}")
     if arguments.no_figures:
         return

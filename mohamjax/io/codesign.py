@@ -49,6 +49,8 @@ def codesign_front(result: CodesignResult, evaluated: Evaluated, kept: np.ndarra
 def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[str, object]]:
     """Writes all files of a results folder, except figures and checkpoint, all or none of them.
 
+    Other files of an earlier search are removed (`earlier_files`).
+
     Args:
         folder: from `io.prepare_folder`.
         result: the result of the search.

@@ -49,12 +49,13 @@ _NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "ch
 def earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
     """The files of an earlier search in a folder that not every search writes, its report and its figures.
 
-    Only a folder with a `front.csv` holds an earlier search. What only a robust search or one for hardware writes
-    counts if `config.yaml` is of one, and of `designs_MODEL.json` those of the models that it lists. Figures count if
-    `config.yaml` tells which the search drew. All other files are the user's own.
+    `bounds.json` counts in any case, as it would be read as that of the next front. Otherwise only a folder with a
+    `front.csv` holds an earlier search. What only a robust search or one for hardware writes counts if `config.yaml` is
+    of one, and of `designs_MODEL.json` those of the models that it lists. Figures count if `config.yaml` tells which
+    the search drew. All other files are the user's own.
     """
     if not found(folder / "front.csv"):
-        return []
+        return [path for path in (folder / BOUNDS_FILE,) if found(path, folder=False)]
     names = list(_NOT_ALWAYS)
     try:
         config = read_yaml(folder / "config.yaml")
@@ -156,8 +157,7 @@ def write_front_files(
 ) -> None:
     """Writes all files of a results folder except the figures and the checkpoint, all or none of them.
 
-    Other files of an earlier search (`earlier_files`) are removed, and `bounds.json` in any case, as it would be read
-    as that of this front.
+    Other files of an earlier search are removed (`earlier_files`).
 
     Args:
         folder: from `files.prepare_folder`.
@@ -184,7 +184,7 @@ def write_front_files(
     if archive is not None:
         files[folder / ARCHIVE_FILE] = front_csv(archive)
     write_together(files)
-    remove_files([*earlier, folder / BOUNDS_FILE], files)
+    remove_files(earlier, files)
 
 
 def write_search(

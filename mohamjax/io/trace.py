@@ -32,6 +32,7 @@ class TraceRow(NamedTuple):
         start: [time unit].
         end: [time unit].
         slowed: slowed segments, each `(start, end, rate, name of the resource that limits it)`.
+        stall: time that is lost to limited bandwidth [time unit]; default what the slowed segments lose.
     """
 
     chiplet: str
@@ -40,6 +41,7 @@ class TraceRow(NamedTuple):
     start: float
     end: float
     slowed: Sequence[tuple[float, float, float, str]] = ()
+    stall: float | None = None
 
 
 class _Trace:
@@ -121,7 +123,9 @@ def chrome_trace(rows: Iterable[TraceRow], *, time_unit: str = "s") -> dict[str,
     for row in rows:
         if row.chiplet not in thread:
             thread[row.chiplet] = trace.thread(1, row.chiplet)
-        lost = sum((end - start) * (1 - rate) for start, end, rate, _ in row.slowed)
+        lost = row.stall
+        if lost is None:
+            lost = sum((end - start) * (1 - rate) for start, end, rate, _ in row.slowed)
         details = {"network": row.network, "stall_us": lost * trace.scale}
         trace.slice(1, thread[row.chiplet], row.layer, row.network, row.start, row.end, details)
         for start, end, rate, resource in row.slowed:

@@ -109,7 +109,8 @@ def scale_axis(axes: Axes, which: str, values: np.ndarray, label: str, floor: fl
         limits = min(low, max(below, most)), high
     axis = axes.xaxis if which == "x" else axes.yaxis
     log = _spans_decade(values)
-    axes.set(**{f"{which}scale": "log" if log else "linear", f"{which}lim": limits, f"{which}label": label})
+    axes.set(**{f"{which}scale": "log" if log else "linear", f"{which}lim": limits})
+    axis.set_label_text(label, parse_math=False)
     if log:
         log_ticks(axis, *limits)
     else:
@@ -184,7 +185,8 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
         factor, written = si(values, kind.unit)
         factors.append(factor)
         scaled.append(values * factor)
-        labels.append(f"{clean(kind.label, 40)} [{written}]" if written else kind.label)
+        label = clean(kind.label, 40)
+        labels.append(f"{label} [{clean(written, 20)}]" if written else label)
     found = landmarks(front.objectives, front.measures, front.offsets)
     rows = roles_by_row(found)
     markers = dict(zip(found, (*_MARKERS[: len(kinds)], _KNEE), strict=True))
@@ -213,7 +215,8 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
             norm = (LogNorm if log else Normalize)(low, high)
             dots |= {"c": scaled[colour][above], "cmap": "viridis", "norm": norm}
             points = axes.scatter(scaled[x][above], scaled[y][above], **dots)
-            bar = figure.colorbar(points, ax=axes, label=labels[colour], pad=0.02, aspect=28)
+            bar = figure.colorbar(points, ax=axes, pad=0.02, aspect=28)
+            bar.set_label(labels[colour], parse_math=False)
             if log:
                 log_ticks(bar.ax.yaxis, low, high)
         for row, roles in rows.items():
@@ -225,8 +228,8 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
     for row, roles in rows.items():
         marker = markers[roles[0]]
         handles.append(Line2D([], [], ls="", marker=marker, ms=10, mfc="none", mec="black", mew=1.4))
-        name = clean(front.name(row), 30)
-        texts.append(f"{', '.join(roles)}: design {name} ({objectives_text(front.objectives[row], front.measures)})")
+        name, told = clean(front.name(row), 30), objectives_text(front.objectives[row], front.measures)
+        texts.append(f"{clean(', '.join(roles))}: design {name} ({clean(told, 150)})")
     if front.chiplets is not None:
         for number in dict.fromkeys(int(f(front.chiplets)) for f in (np.min, np.median, np.max)):
             size = math.sqrt(float(_size_of(np.asarray(float(number)))))

@@ -185,7 +185,7 @@ def job_convergence(
     handles, texts = [], []
     values = np.concatenate([np.asarray(h, float)[:, 1] for h in histories.values()])
     values = values[np.isfinite(values)]
-    factor, unit = _scaled(float(values.max(initial=0.0)), unit)
+    factor, unit = _scaled(float(np.abs(values).max(initial=0.0)), unit)
     for i, (name, history) in enumerate(histories.items()):
         evaluations, best = np.asarray(history, float).T
         best = best * factor
@@ -215,9 +215,11 @@ def job_convergence(
 def method_bars(values: abc.Mapping[str, float], *, bound: float | None, label: str, unit: str, title: str) -> Figure:
     """Draws one bar per method, the best on top, with the distance to the bound.
 
+    Bars begin at zero; those of values below it, such as a negative lateness, extend to the left.
+
     Args:
         values: finite value by method.
-        bound: lower bound, or None.
+        bound: lower bound above zero, or None.
         label: what the value is.
         unit: unit of the value; may be empty.
         title: title of the figure.
@@ -225,7 +227,7 @@ def method_bars(values: abc.Mapping[str, float], *, bound: float | None, label: 
     names = sorted(values, key=lambda name: values[name])
     figure = new_figure(7.5, 1.1 + 0.26 * len(names))
     axes = figure.subplots()
-    factor, unit = _scaled(values[names[-1]], unit)
+    factor, unit = _scaled(max(abs(value) for value in values.values()), unit)
     numbers = [values[name] * factor for name in names]
     bound = None if bound is None else bound * factor
     axes.barh(range(len(names)), numbers, 0.72, color=PALETTE[0])
@@ -235,12 +237,17 @@ def method_bars(values: abc.Mapping[str, float], *, bound: float | None, label: 
         axes.set_xscale("log")
         axes.set_xlim(0.8 * min(numbers[0], bound or numbers[0]), 8 * numbers[-1])
     else:
-        axes.set_xlim(0, 1.4 * numbers[-1] or 1.0)
+        low, high = min(0.0, numbers[0]), max(0.0, numbers[-1])
+        room = 0.4 * (high - low)  # beside the bars, for their values
+        axes.set_xlim(low - room if low < 0 else 0.0, high + room if high > 0 else (0.05 * room or 1.0))
+        if low < 0:
+            axes.axvline(0.0, color="0.3", lw=0.8)
     if bound:
         axes.axvline(bound, color="black", lw=0.8, ls="--")
     for k, value in enumerate(numbers):
         text = f"{value:,.4g}" + (f" ({value / bound:.3f} x bound)" if bound else "")
-        axes.annotate(text, (value, k), (4, 0), textcoords="offset points", va="center", size=7.5)
+        aside, side = (4, "left") if value >= 0 else (-4, "right")
+        axes.annotate(text, (value, k), (aside, 0), textcoords="offset points", ha=side, va="center", size=7.5)
     axes.set_xlabel(f"{label}{_in(unit)}{' (dashed: lower bound)' if bound else ''}")
     axes.grid(True, axis="x")
     heading(figure, title)

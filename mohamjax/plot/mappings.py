@@ -29,12 +29,14 @@ class MappingSet:
         objectives: `[N, 3]` float, not negative: latency [s], energy [J] and area [mm^2].
         marks: single mappings to draw beside the set, `[3]` each in the same units, by name; at most three names in a
             figure.
+        network: name of the layer's network, to be written before it; empty where there is one network only.
     """
 
     layer: str
     template: str
     objectives: np.ndarray
     marks: abc.Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    network: str = ""
 
 
 def relative_position(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -63,17 +65,20 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str, latency: str
     if len(marks) > len(_MARKS):
         raise ValueError(f"there are marks for {len(marks)} names, at most {len(_MARKS)} are told apart")
     drawn = dict(zip(marks, _MARKS, strict=False))
-    layers = list(dict.fromkeys(s.layer for s in sets))
+    layers = list(dict.fromkeys((s.network, s.layer) for s in sets))
     templates = list(dict.fromkeys(s.template for s in sets))
+    if len({(s.network, s.layer, s.template) for s in sets}) < len(sets):
+        raise ValueError("there are two sets of one layer on one template")
     figure = new_figure(max(6.0, 3.5 * len(templates) + 0.6), 2.5 * len(layers) + 0.7)
     panels = figure.subplots(len(layers), len(templates), squeeze=False)
-    for row, layer in enumerate(layers):
-        mine = [s for s in sets if s.layer == layer]
+    for row, (network, layer) in enumerate(layers):
+        mine = [s for s in sets if (s.network, s.layer) == (network, layer)]
+        told = f"{clean(network, 16)}: {clean(layer, 24)}" if network else clean(layer, 34)
         every = np.concatenate([np.stack([*s.objectives, *s.marks.values()]) for s in mine])
         low, high = every.min(axis=0), every.max(axis=0)
         for axes, template in zip(panels[row], templates, strict=True):
             found = [s for s in mine if s.template == template]
-            axes.set_title(f"{clean(layer, 34)} on {clean(template, 16)}", parse_math=False)
+            axes.set_title(f"{told} on {clean(template, 16)}", parse_math=False)
             for spine in axes.spines.values():
                 spine.set_visible(False)
             axes.set_yticks([])
@@ -104,7 +109,8 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str, latency: str
     handles = [Line2D([], [], color=colour, lw=1.8, marker="o", ms=4) for _, colour in _ROLES]
     handles.append(Line2D([], [], color="0.6", lw=0.8))
     handles += [Line2D([], [], color=c, lw=1.6, ls=style, marker=m, ms=4) for c, style, m in drawn.values()]
-    legend_below(figure, handles, [*(role for role, _ in _ROLES), f"others (the {_MOST} fastest)", *marks])
+    names = [*(role for role, _ in _ROLES), f"others (the {_MOST} fastest)", *(clean(name, 40) for name in marks)]
+    legend_below(figure, handles, names)
     heading(
         figure,
         title,

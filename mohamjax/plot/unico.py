@@ -13,7 +13,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mohamjax.plot.style import PALETTE, heading, legend_below, log_ticks, new_figure, styled
+from mohamjax.plot.style import PALETTE, clean, heading, legend_below, log_ticks, new_figure, styled
 
 _NAMES = ("latency [s]", "power [W]", "area [mm²]")
 _PAIRS = ((0, 1), (0, 2), (1, 2))
@@ -33,7 +33,7 @@ def _legend(figure: Figure) -> None:
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             shown.setdefault(str(label), handle)
-    legend_below(figure, list(shown.values()), list(shown))
+    legend_below(figure, list(shown.values()), [clean(label, 40) for label in shown])
 
 
 @styled
@@ -80,7 +80,8 @@ def hypervolume_differences(
         axes.step(
             spent, difference, where="post", color=PALETTE[i % len(PALETTE)], marker="o", markersize=3, label=name
         )
-    axes.set(xlabel=cost, ylabel="1 − hypervolume / that of the reference", ylim=(0, None))
+    axes.set_xlabel(cost, parse_math=False)
+    axes.set(ylabel="1 − hypervolume / that of the reference", ylim=(0, None))
     axes.grid(True)
     _legend(figure)
     heading(figure, title)
@@ -168,7 +169,8 @@ def loop_bounds(groups: abc.Mapping[str, np.ndarray], names: Sequence[str], *, t
         for box in drawn["boxes"]:
             box.set(facecolor=colour, alpha=0.6)
         axes.plot([], [], "s", color=colour, alpha=0.6, label=label)
-    axes.set(yscale="log", ylabel="loop bound", xticks=range(len(names)), xticklabels=list(names))
+    axes.set(yscale="log", ylabel="loop bound")
+    axes.set_xticks(range(len(names)), [clean(name, 16) for name in names], parse_math=False)
     log_ticks(axes.yaxis, *axes.yaxis.get_view_interval())
     axes.grid(True, axis="y")
     _legend(figure)

@@ -37,7 +37,8 @@ _FRAGILE, _INTERVAL, _NOTHING = PALETTE[5], "0.62", "0.93"
 def _name(axis: Axis) -> str:
     """Returns the label of a parameter, with its unit or as a factor."""
     unit = axis.parameter.unit.replace("_per_", "/").replace("_and_", "/").replace("um2", "µm²")
-    return f"{axis.parameter.name} [{'×' if axis.factor else unit}]" if axis.factor or unit else axis.parameter.name
+    name = clean(axis.parameter.name, 60)
+    return f"{name} [{'×' if axis.factor else clean(unit, 20)}]" if axis.factor or unit else name
 
 
 def _value(axis: Axis, value: float) -> str:
@@ -84,7 +85,7 @@ def _gaps(found: WhatIf) -> str:
 
 def _of(found: WhatIf) -> str:
     number = len(found.names)
-    return f"of design {found.names[0]}" if number == 1 else f"least of {plural(number, 'design')}"
+    return f"of design {clean(found.names[0], 30)}" if number == 1 else f"least of {plural(number, 'design')}"
 
 
 @styled
@@ -116,8 +117,9 @@ def what_if_figures(found: WhatIf, *, title: str) -> list[tuple[str, Figure]]:
         for axes, m in zip(panels, shown, strict=True):
             scale, label, norm = _colours(least[..., m], m)
             _heat(axes, found.axes, least[..., m] * scale, norm)
-            axes.set_title(f"{_OBJECTIVES[m][0]}, {_of(found)}")
-            axes.set(xlabel=_name(found.axes[0]), ylabel=_name(found.axes[1]))
+            axes.set_title(f"{_OBJECTIVES[m][0]}, {_of(found)}", parse_math=False)
+            axes.set_xlabel(_name(found.axes[0]), parse_math=False)
+            axes.set_ylabel(_name(found.axes[1]), parse_math=False)
             _bar(figure, axes, norm, label)
         _explain(figure, least)
         heading(figure, title, _gaps(found))
@@ -137,7 +139,8 @@ def _colours(values: np.ndarray, m: int) -> tuple[float, str, Normalize]:
 
 
 def _bar(figure: Figure, axes: Axes | list[Axes], norm: Normalize, label: str) -> None:
-    bar = figure.colorbar(ScalarMappable(norm, "viridis_r"), ax=axes, label=label, pad=0.02, aspect=28)
+    bar = figure.colorbar(ScalarMappable(norm, "viridis_r"), ax=axes, pad=0.02, aspect=28)
+    bar.set_label(label, parse_math=False)
     if isinstance(norm, LogNorm):
         assert norm.vmin is not None and norm.vmax is not None
         log_ticks(bar.ax.yaxis, norm.vmin, norm.vmax)
@@ -180,9 +183,9 @@ def _multiples(found: WhatIf, values: np.ndarray, m: int, title: str) -> Figure:
             _heat(axes, (first, second), values[(slice(None), slice(None), i, *at)] * scale, norm)
             where = [(others[0], i), *zip(others[1:], at, strict=True)]
             names = [f"{axis.parameter.name.rpartition('.')[2]} {_value(axis, axis.values[k])}" for axis, k in where]
-            axes.set_title(clean("\n".join(names) if len(names) < 2 else ", ".join(names), 60), fontsize=7.5)
-    figure.supxlabel(_name(first), fontsize=9)
-    figure.supylabel(_name(second), fontsize=9)
+            axes.set_title(clean(", ".join(names), 60), fontsize=7.5, parse_math=False)
+    figure.supxlabel(_name(first), fontsize=9, parse_math=False)
+    figure.supylabel(_name(second), fontsize=9, parse_math=False)
     _bar(figure, list(panels.ravel()), norm, f"{label}, {_of(found)}")
     _explain(figure, values)
     heading(figure, title, _gaps(found))
@@ -220,7 +223,7 @@ def _lines(found: WhatIf, shown: Sequence[int], title: str) -> Figure:
         if ticks is None:
             scale_axis(axes, "x", x, _name(axis))
         else:
-            axes.set_xlabel(_name(axis))
+            axes.set_xlabel(_name(axis), parse_math=False)
             axes.set_xticks(ticks, [_value(axis, value) for value in x])
         if good.size:
             scale_axis(axes, "y", good, f"{_OBJECTIVES[m][0]} [{unit}]")
@@ -323,8 +326,9 @@ def front_under_uncertainty(found: Uncertainty, *, title: str) -> Figure:
             for k in np.flatnonzero(fragile):
                 where = (at[0][k], at[1][k])
                 axes.annotate(
-                    clean(names[k], 14), where, (4, 4), textcoords="offset points", fontsize=7, color=_FRAGILE
-                )
+                    clean(names[k], 14), where, (4, 4), textcoords="offset points", fontsize=7, color=_FRAGILE,
+                    parse_math=False,
+                )  # fmt: skip
         axes.grid(True)
     figure.colorbar(
         ScalarMappable(norm, "viridis"),

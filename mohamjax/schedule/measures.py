@@ -8,6 +8,7 @@ order of designs. If all networks have the same deadline, lateness plus that dea
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -261,8 +262,8 @@ def check_measures(names: Sequence[str], application: ApplicationModel) -> tuple
         application: the networks.
 
     Raises:
-        InputError: a name is unknown, taken or given twice, there are not two or three of them, or the networks lack
-            what a measure needs.
+        InputError: a name is unknown, taken or given twice (be it with another unit), there are not two or three of
+            them, or the networks lack what a measure needs.
     """
     found = tuple(measure_named(name) for name in names)
     if not 2 <= len(found) <= 3:
@@ -271,8 +272,13 @@ def check_measures(names: Sequence[str], application: ApplicationModel) -> tuple
             argument=_ARGUMENT,
             remedy="name two or three; what is left may be limited",
         )
-    if len({measure.column for measure in found}) < len(names):
-        raise InputError("names one twice", argument=_ARGUMENT, remedy="name each once")
+    for one, other in itertools.combinations(found, 2):
+        if str(one.name) == str(other.name):  # objectives of your own also differ by their functions
+            raise InputError("names one twice", argument=_ARGUMENT, remedy="name each once")
+        # Designs and figures are named by roles, and front.csv has a column for each measure.
+        if one.role == other.role or one.column == other.column:
+            told = f"{one.name} and {other.name} have the same name in files or figures"
+            raise InputError(told, argument=_ARGUMENT, remedy="give each of your own objectives a name of its own")
     networks = application.networks
     for name in names:
         network = name.removeprefix(_OF_A_NETWORK)
