@@ -325,12 +325,12 @@ def others(study: Study) -> None:
 
 def capped(study: Study) -> None:
     """A limit of 0.4 W, which refuses something (not in the paper)."""
-    _more(study, "capped", "edge-0.4W", TWO, ALL, "a limit on power of 0.4 W")
+    _more(study, "capped", "edge-0.4W", TWO, (*ALL, "unico-printed"), "a limit on power of 0.4 W")
 
 
 def fitted(study: Study) -> None:
     """Power and area as fitted to the paper's cloud table (not in the paper)."""
-    _more(study, "fitted", "edge-fit", TWO, ALL, "power and area fitted to the paper's")
+    _more(study, "fitted", "edge-fit", TWO, (*ALL, "unico-printed"), "power and area fitted to the paper's")
 
 
 CHOICES = ("hasco", "unico-end", "unico-even", "unico-expected", "unico")
