@@ -174,9 +174,7 @@ def _between(x: float, widths: list[float], curves: abc.Mapping[float, _Curve]) 
 
 
 def sram_lookup(
-    figures: jax.Array | np.ndarray,
-    knots: jax.Array | np.ndarray,
-    widths: jax.Array | np.ndarray,
+    curves: tuple[jax.Array | np.ndarray, jax.Array | np.ndarray, jax.Array | np.ndarray],
     rows: jax.Array,
     width: jax.Array,
     ports: jax.Array,
@@ -193,9 +191,7 @@ def sram_lookup(
     Pure and jittable; `rows`, `width` and `ports` have the same shape.
 
     Args:
-        figures: `[A, W, K, Q]` float, see `SramCurves`.
-        knots: `[A, W, K]` float, `SramCurves.rows`.
-        widths: `[W]` float, `SramCurves.widths`.
+        curves: figures `[A, W, K, Q]`, see `SramCurves`, its `rows` `[A, W, K]` and its `widths` `[W]`; all float.
         rows: `[...]` float, from 1.
         width: `[...]` float, bits.
         ports: `[...]` int, 1 or 2.
@@ -206,7 +202,7 @@ def sram_lookup(
     Returns:
         `[..., Q]` float, base-2 logarithms.
     """
-    figures, knots, widths = jnp.asarray(figures), jnp.asarray(knots), jnp.asarray(widths)
+    figures, knots, widths = map(jnp.asarray, curves)
     count, last = widths.shape[0], knots.shape[-1] - 1
     within = jnp.minimum(width, widths[-1])
     beyond = wider * jnp.log2(jnp.maximum(width / widths[-1], 1))[..., None]

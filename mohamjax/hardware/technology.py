@@ -144,7 +144,7 @@ def component_costs(
     address = address_bits.astype(dtype)[..., None] * table.address_generator
 
     curves = table.sram, table.sram_rows, table.sram_widths
-    sram = jnp.exp2(sram_lookup(*curves, rows, width, ports, wider=1, energies=2)) + address
+    sram = jnp.exp2(sram_lookup(curves, rows, width, ports, wider=1, energies=2)) + address
 
     # An access uses the registers of one row and all comparators; the area is that of all rows.
     scale = jnp.minimum(rows_ / _REGFILE_MIN_ROWS, 1) ** _SMALL_DEPTH_POWER
@@ -203,7 +203,7 @@ def component_leakage(
     rows = jnp.where(jnp.isfinite(depth) & (depth >= 1), depth, 1)
     sizes = jnp.broadcast_arrays(rows, jnp.asarray(width, rows.dtype), jnp.asarray(ports, jnp.int32))
     curves = table.sram_standby[..., :1], table.sram_rows, table.sram_widths
-    standby = sram_lookup(*curves, *sizes, wider=1)
+    standby = sram_lookup(curves, *sizes, wider=1)
     register, comparator = table.logic_leakage[0], table.logic_leakage[1]
     leaks = jnp.zeros_like(rows)
     for name, value in (
@@ -239,7 +239,7 @@ def sram_times(
     table = cast(technology, jnp.float32)
     sizes = jnp.broadcast_arrays(jnp.float32(depth), jnp.float32(width), jnp.int32(ports))
     curves = table.sram_standby[..., 1:], table.sram_rows, table.sram_widths
-    return np.exp2(sram_lookup(*curves, *sizes, wider=0))
+    return np.exp2(sram_lookup(curves, *sizes, wider=0))
 
 
 def packaged_technologies() -> tuple[str, ...]:

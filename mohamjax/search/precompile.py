@@ -5,7 +5,8 @@ any layer is mapped. A precompilation runs a search with tables of these shapes 
 own: first the search's programs, then those that evaluate its front in double precision; both at once when the search
 already waits for the first. Its results are not used. Where a shape is guessed wrong (templates with axes of more than
 16 children, `wires`; a front much smaller than its archive), the program is compiled when it is needed.
-`experiments/saved_seconds.py` measures how much time this saves.
+It saves 8 % of the first `mohamjax search ar-vr --budget tiny` on a machine with two cores, and 7 % of the second
+(`experiments/results/saved_seconds.md`).
 """
 
 from __future__ import annotations
