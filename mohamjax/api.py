@@ -37,7 +37,7 @@ from mohamjax.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.jobs.job_problem import objective_names
 from mohamjax.jobs.scheduler import JobFront, preset_named, run_method
 from mohamjax.jobs.table import JobTable
-from mohamjax.mapper.baselines import BaselineMapper, check_baseline
+from mohamjax.mapper.baselines import BaselineMapper, check_choice
 from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.one_axis import over_one_axis
@@ -469,13 +469,8 @@ def map_layers(
     """
     problem = as_problem(problem)
     chosen = mapper_preset(preset)
-    if method is None and cost is not None:
-        remedy = "add the method gamma or hybrid, or leave it out"
-        raise InputError("is for another mapper", argument="cost", remedy=remedy)
+    check_choice(method, cost)
     if method is not None:
-        check_baseline(method, cost or "edp")
-        if method == "cosa" and cost is not None:
-            raise InputError("cosa has an objective of its own", argument="cost", remedy="leave it out")
         own = {"preset": preset != "default", "config": config, "devices": devices, "one_axis": one_axis}
         for name, value in {**own, "padding": padding}.items():
             if value:

@@ -652,8 +652,9 @@ def test_files_of_an_earlier_run_are_removed_and_those_of_the_user_kept(tmp_path
     assert drawn() == {"gantt_random", "gantt_HEFT", "convergence", "methods"}
     assert main([*command, "HEFT"]) == 0
     assert drawn() == {"gantt_HEFT", "methods"} and not (out / "history.csv").exists()
+    (out / "history.csv").write_text("mine")
     assert main([*command, "HEFT", "--no-figures"]) == 0
-    assert drawn() == set()
+    assert drawn() == set() and (out / "history.csv").read_text() == "mine"
     (out / "figures" / "methods.png").write_text("mine")
     assert main([*command, "HEFT", "--no-figures"]) == 0
     assert drawn() == {"methods"} and (out / "figures" / "gantt_mine.png").read_text() == "mine"

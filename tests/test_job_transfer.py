@@ -1,6 +1,7 @@
 """Knowledge transfer of G# (Section 4.3): what a file keeps of a schedule, and what it is worth on another batch."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io.job_transfer import read_transfer, write_transfer
 from mohamjax.jobs import STARTED, JobSearchConfig, check_transfer, direct_transfer, run_method, transfer_of
+from mohamjax.jobs.job_problem import OBJECTIVES
 from mohamjax.jobs.table import JobTable
 from mohamjax.plot.jobs import job_convergence
 
@@ -57,6 +59,13 @@ def test_what_is_written_is_read_again(learnt, tmp_path):
         assert getattr(found, name) == getattr(learnt, name)
     assert learnt.ranked.accelerator.tolist() == [0] * 12 + [1] * 12
     assert [path.name for path in tmp_path.iterdir()] == ["transfer.json"]
+
+
+def test_every_objective_may_be_learnt(learnt, tmp_path):
+    """Its file is then read again."""
+    learnt = dataclasses.replace(learnt, objectives=dict.fromkeys(OBJECTIVES, 1.5))
+    write_transfer(tmp_path / "transfer.json", learnt)
+    assert read_transfer(tmp_path / "transfer.json").objectives == learnt.objectives
 
 
 @pytest.mark.slow

@@ -213,7 +213,7 @@ def test_map_layers_refuses_what_does_not_go_together():
         mj.map_layers(problem, method="gamma", one_axis=True)
     with pytest.raises(InputError, match="unknown method 'magic'"):
         mj.map_layers(problem, method="magic")
-    with pytest.raises(InputError, match="`cost`: is for another mapper; add the method gamma or hybrid"):
+    with pytest.raises(InputError, match="`cost`: is for another mapper; add the argument `method=gamma`"):
         mj.map_layers(problem, cost="energy")
     with pytest.raises(InputError, match="`cost`: cosa has an objective of its own; leave it out"):
         mj.map_layers(problem, method="cosa", cost="energy")

@@ -274,7 +274,6 @@ def test_meshes_of_more_than_32768_children_are_counted_right():
 
 def _tangled():
     """A template of 32 by 32 children, and a nest with R and P along X and K along Y: tables count its wires."""
-    """R and P along X, K along Y: no closed form counts these wires, and a table of 256 children is too small."""
     template = toy(fanout=(32, 32))
     template = dataclasses.replace(
         template,
@@ -315,6 +314,7 @@ def test_traced_mappings_cost_as_concrete_ones_and_no_guess_is_valid():
 
 @pytest.mark.slow
 def test_arrays_of_more_than_256_children_have_an_energy():
+    """R and P along X, K along Y: no closed form counts these wires, and a table of 256 children is too small."""
     template, shape, nest = _tangled()
     costs = evaluate_mappings(nest, shape, template)
     assert bool(costs.valid) and np.isfinite(costs.objectives).all()

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 def unit_of(objective: str, time_unit: str) -> str:
     """Returns the unit of an objective of G#; empty for a number or share of jobs."""
-    times = ("makespan", "tardiness", "mean-end", "lateness")
-    return time_unit if objective in times else {"energy": "J", "edp": f"J {time_unit}"}.get(objective, "")
+    from mohamjax.jobs.job_problem import TIMES
+
+    return time_unit if objective in TIMES else {"energy": "J", "edp": f"J {time_unit}"}.get(objective, "")
 
 
 _FORMAT = "job-schedule/1"
@@ -163,6 +164,7 @@ def write_results(
     files["trace.json"] = dump_json(chrome_trace(trace, time_unit=table.time_unit))
     settings = {key: getattr(arguments, key) for key in _SETTINGS}
     record = {"format": _FORMAT, "version": __version__, **settings, "lower_bound": done.bound._asdict()}
+    record["history"] = "history.csv" in files
     record["figures"] = [] if arguments.no_figures else [*_gantts(done), *_others(done)]
     files["config.yaml"] = yaml.safe_dump(record, sort_keys=False)
     files["transfer.json"] = dump_json(transfer_document(transfer))
@@ -174,7 +176,7 @@ def write_results(
 def _earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
     """Returns the files of an earlier run in a folder that not every run writes; all others are the user's own.
 
-    Figures count if `config.yaml` lists them.
+    History and figures count if `config.yaml` says that the run wrote them.
     """
     from mohamjax.io.results import FIGURES_FOLDER
     from mohamjax.reader import found, read_yaml
@@ -189,7 +191,8 @@ def _earlier_files(folder: pathlib.Path) -> list[pathlib.Path]:
     names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     ours = [name for name in names if re.match("gantt_|(convergence|methods)$", name)]
     figures = [folder / FIGURES_FOLDER / f"{name}.png" for name in ours if not re.search(_NO_FILE_NAME, name)]
-    return [path for path in (folder / "history.csv", *figures) if found(path, folder=False)]
+    history = [folder / "history.csv"] if config.get("history") is True else []
+    return [path for path in (*history, *figures) if found(path, folder=False)]
 
 
 _NO_FILE_NAME = r"[^\w.,+()-]+"  # characters that names of schedules may contain and file names may not

@@ -179,9 +179,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
         refuse("is for an enumeration", "add --exhaustive, or leave it out", limit=arguments.limit)
     if arguments.preset not in (None, "default"):
         refuse("a preset says how much is evaluated", "leave out either option", budget=arguments.budget)
-    if arguments.method is None:
-        refuse("is for another mapper", "add --method gamma or hybrid, or leave it out", cost=arguments.cost)
-    else:
+    if arguments.method is not None:
         refuse(
             f"is not for --method {arguments.method}",
             budget=arguments.budget,
@@ -192,8 +190,6 @@ def _check_options(arguments: argparse.Namespace) -> None:
             no_pad=arguments.no_pad,
             one_axis=arguments.one_axis,
         )
-    if arguments.method == "cosa":
-        refuse("cosa has an objective of its own", cost=arguments.cost)
     if arguments.one_axis:
         refuse("mappings of yours may use both axes", "leave out either option", inject=arguments.inject)
 
@@ -233,11 +229,10 @@ def _named(arguments: argparse.Namespace, application: ApplicationModel) -> tupl
 
 def _mapper(arguments: argparse.Namespace) -> MapperConfig:
     """Returns the configuration of the search; raises `InputError` for an unknown budget, preset or method."""
-    from mohamjax.mapper import check_baseline, mapper_preset
+    from mohamjax.mapper import check_choice, mapper_preset
     from mohamjax.search import BUDGETS, Settings
 
-    if arguments.method is not None:
-        check_baseline(arguments.method, arguments.cost or "edp")
+    check_choice(arguments.method, arguments.cost)
     own = mapper_preset(arguments.preset or "default").config
     if own is not None:
         return own

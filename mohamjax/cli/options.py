@@ -33,6 +33,7 @@ _OPTIONS = {
     "migration": "--migration",
     "objective": "--objective",
     "objectives": "--objectives",
+    "one_axis": "--one-axis",
     "out": "--out",
     "package": "--package",
     "platform": "--platform",

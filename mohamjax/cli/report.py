@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _check_texts(arguments: argparse.Namespace) -> None:
     """Raises `InputError` for a folder's name or a title that is no UTF-8, as the page is, which shows both."""
-    shown = [(pathlib.Path(folder).resolve().name, folder, None) for folder in arguments.folders]
+    shown = [(os.path.basename(os.path.realpath(folder)), folder, None) for folder in arguments.folders]
     for text, folder, item in [*shown, (arguments.title or "", None, "--title")]:
         try:
             text.encode("utf-8")

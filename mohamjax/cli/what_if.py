@@ -40,12 +40,11 @@ def _spread(text: str) -> tuple[str, float]:
     """Parses `S` or `NAME=S` of `--uncertainty`."""
     name, _, value = text.rpartition("=")
     try:
-        spread = float(value)
+        return name, float(value)  # `check` says which numbers are spreads
     except ValueError:
-        spread = -1.0
-    if not 0 <= spread < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a spread, such as 0.2 or technology.dram_energy=0.3")
-    return name, spread
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a spread, such as 0.2 or technology.dram_energy=0.3"
+        ) from None
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -85,14 +84,14 @@ def asked(arguments: argparse.Namespace) -> bool:
 
 
 def check(arguments: argparse.Namespace, **others: object) -> None:
-    """Checks that the options go together, and that the folder for figures can be written.
+    """Checks that the options go together, the spreads, and that the folder for figures can be written.
 
     Args:
         arguments: the parsed arguments.
         others: values of options that do not go with a question, by name.
 
     Raises:
-        InputError: options do not go together, or the folder cannot be written.
+        InputError: options do not go together, a spread is none, or the folder cannot be written.
     """
     questions = ("vary", "sensitivities", "uncertainty")
     given = [name for name in questions if getattr(arguments, name)]
@@ -110,6 +109,11 @@ def check(arguments: argparse.Namespace, **others: object) -> None:
             raise InputError(f"{twice or 'a spread'} is given twice", item=item, remedy="write it once")
     if any(not name for name, _ in arguments.uncertainty) and len(arguments.uncertainty) > 1:
         raise InputError("a spread of all and one of some", item="--uncertainty", remedy="give either")
+    if arguments.uncertainty:
+        from mohamjax.whatif.uncertainty import checked_spread
+
+        for name, spread in arguments.uncertainty:
+            checked_spread(spread, name or None)
     if arguments.figures is not None:
         from mohamjax.io import prepare_folder
         from mohamjax.plot.whatif import check_panels

@@ -341,6 +341,8 @@ class MeasuredForm(Form, rename={"mean_end": "mean-end"}):
     unsatisfied: float | UnsetType = UNSET
     tardiness: float | UnsetType = UNSET
     mean_end: float | UnsetType = UNSET
+    lateness: float | UnsetType = UNSET
+    missed: float | UnsetType = UNSET
 
 
 class LearntForm(Form, kw_only=True):

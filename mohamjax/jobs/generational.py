@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from mohamjax import emo
 from mohamjax.emo.loop import Problem
 from mohamjax.jobs.genetic import JobRates
-from mohamjax.jobs.job_problem import JobGenes, JobProblem
+from mohamjax.jobs.job_problem import TIMES, JobGenes, JobProblem
 from mohamjax.runtime.struct import take
 from mohamjax.schedule.design import CYCLE_S
 
@@ -27,9 +27,6 @@ Carried: TypeAlias = tuple[JobGenes, jax.Array, JobGenes, jax.Array]
 """Genes and values of a generation, the best schedule so far and its value."""
 
 DRAWS = ("even", "roulette", "tournament")
-
-TIMED = ("makespan", "edp", "tardiness", "mean-end", "lateness")
-"""Objectives that grow with the unit of time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Succession:
             objective: a name of `job_problem.OBJECTIVES`.
             time_unit: "cycles" or "s", see `table.JobTable`.
         """
-        in_seconds = self.draw == "roulette" and time_unit == "s" and objective in TIMED
+        in_seconds = self.draw == "roulette" and time_unit == "s" and objective in (*TIMES, "edp")
         return dataclasses.replace(self, step=self.step * CYCLE_S) if in_seconds else self
 
 

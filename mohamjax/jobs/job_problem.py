@@ -21,6 +21,9 @@ from mohamjax.schedule.fluid import padded_jobs
 OBJECTIVES = ("makespan", "energy", "edp", "unsatisfied", "tardiness", "mean-end", "lateness", "missed")
 """Names of the objectives, see `evaluate`."""
 
+TIMES = frozenset(("makespan", "tardiness", "mean-end", "lateness"))
+"""Objectives that are times, in the unit of the table; `edp` is an energy times one."""
+
 COUNTS = frozenset(("unsatisfied", "missed"))
 """Objectives that are numbers of jobs, or shares of them, and take few values."""
 

@@ -1,6 +1,6 @@
 """Mappers: the layer mapper (MEDEA), which finds Pareto sets of mappings; baselines; and enumeration."""
 
-from mohamjax.mapper.baselines import COSTS, METHODS, BaselineMapper, check_baseline
+from mohamjax.mapper.baselines import COSTS, METHODS, BaselineMapper, check_choice
 from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.exhaustive import Enumeration, ExhaustiveProgress, SpaceSize, space_size
 from mohamjax.mapper.layer_mapper import LayerMapper, TableStore
@@ -25,7 +25,7 @@ __all__ = [
     "SieveConfig",
     "SpaceSize",
     "TableStore",
-    "check_baseline",
+    "check_choice",
     "kept_templates",
     "mapper_preset",
     "network_choices",

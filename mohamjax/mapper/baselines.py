@@ -42,6 +42,26 @@ _MOST = {"cosa": 8, "gamma": 32, "hybrid": 32}
 """Most problems per block. CoSA's are solved one after the other, so smaller blocks report progress sooner."""
 
 
+def check_choice(method: str | None, cost: str | None) -> None:
+    """Refuses a mapper and a cost that a user names and that do not go together.
+
+    Args:
+        method: a name of `METHODS`; None for our own mapper.
+        cost: a key of `COSTS`; None where the user names none.
+
+    Raises:
+        InputError: a name is unknown, or the mapper takes no cost.
+    """
+    if method is None:
+        if cost is not None:
+            remedy = "add the argument `method=gamma` or the argument `method=hybrid`, or leave it out"
+            raise InputError("is for another mapper", argument="cost", remedy=remedy)
+        return
+    check_baseline(method, cost or "edp")
+    if method == "cosa" and cost is not None:
+        raise InputError("cosa has an objective of its own", argument="cost", remedy="leave it out")
+
+
 def check_baseline(method: str, cost: str) -> None:
     """Refuses unknown names of baselines and of costs.
 

@@ -46,11 +46,12 @@ def one_axis_templates(template: Template, dims: Collection[str] = DIMS) -> tupl
     both = [_along_both(template, dataflow, dims) for dataflow in template.dataflows]
     longest = max(both, key=len, default=[])
     if 1 << len(longest) > MOST_VARIANTS:
+        places = ", ".join(f"{d} in {template.level_names[i]}" for i, d in longest[:3])
         raise InputError(
-            f"{len(longest)} times a dimension may run along both X and Y of a level; to keep one axis each, "
-            f"{1 << len(longest):,} templates would be searched, and {MOST_VARIANTS:,} at most are",
+            f"a dimension may run along both X and Y of a level in {len(longest)} places, such as {places}; one axis "
+            f"in each takes {1 << len(longest):,} templates, more than the {MOST_VARIANTS:,} that may be searched",
             item=f"template {template.name}",
-            remedy="leave more of these dimensions one axis in its dataflows, or map without one axis per dimension",
+            remedy="leave out X or Y of some of them in the dataflow, or leave out the argument `one_axis`",
         )
     choices = [_choices(dataflow, own) for dataflow, own in zip(template.dataflows, both, strict=True)]
     number = max(map(len, choices), default=1)

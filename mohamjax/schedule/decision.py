@@ -53,11 +53,6 @@ def power(row: Row, rate: float | None) -> float:
     return row["energy_J"] / row["latency_s"] if rate is None else row["energy_J"] * rate
 
 
-def seconds_per_frame(row: Row) -> list[float]:
-    """Seconds in which a design ends a frame of every network: the latency, and the period where it was searched."""
-    return [row[name] for name in ("latency_s", _PERIOD) if not isinstance(row.get(name, ""), str)]
-
-
 @dataclasses.dataclass(frozen=True)
 class Clause:
     """One demand of a target.
@@ -65,8 +60,8 @@ class Clause:
     Attributes:
         text: the demand as written.
         name: `latency`, `energy`, `area`, `power` or `fps`; if searched for, `period` or a user-defined objective.
-        network: the network whose latency is meant, or one over it as frames per second, which the package need not
-            keep up; None for all of them together.
+        network: the network whose latency is meant, or one over it as frames per second; None for all of them
+            together.
         bound: the bound in s, J, mm^2, W or frames per second.
         unit: the unit as written.
         rate: for `power`, the frames per second that the target also demands; None where it demands none.

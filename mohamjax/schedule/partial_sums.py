@@ -73,8 +73,8 @@ def partial_sums(spilled: np.ndarray, traffic: np.ndarray, templates: Sequence[T
         "come back to outputs after these have left the chip, so that sums are written off-chip and read back. They "
         f"are counted at the width of the words of the off-chip level, {of_bits} bits, though sums are wider. `order: "
         "[C, R, S]` at the off-chip level in the dataflows of the template keeps them on the chip, with the reductions "
-        "innermost there, wherever a level on the chip keeps Outputs; larger `word_bits` of that level charge their "
-        "width, and that of weights and inputs too"
+        "innermost there, if the outermost level on the chip that has temporal loops keeps Outputs; larger "
+        "`word_bits` of the off-chip level charge their width, and that of weights and inputs too"
     )
     return {
         "bytes": float(spilled.sum()),

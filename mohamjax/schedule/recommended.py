@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mohamjax.schedule.decision import Decision, seconds_per_frame
+from mohamjax.schedule.decision import Decision
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.partial_sums import partial_sum_bytes, told_briefly
 from mohamjax.text import plural
@@ -104,18 +104,18 @@ def told_of_slack(decision: Decision) -> str:
 
 
 def told_of_rates(decision: Decision) -> str:
-    """A sentence on the rates of networks that the recommended design does not keep up as a whole; empty without any.
+    """A sentence on rates of single networks that the recommended design does not keep up; empty without any.
 
-    `fps:NETWORK` is one over the latency of that network, but the package takes its next frame when the last network
-    has ended or, where frames overlap, at the latest once a period.
+    `fps:NETWORK` is one over the latency of that network, but one frame after the other the package takes the next one
+    when its last network has ended. Nothing is said of results with overlapping frames, whose rates the period tells.
 
     Args:
         decision: which design is recommended, and for what target.
     """
     best = decision.recommended
-    if best is None:
+    if best is None or isinstance(best.get("period_s"), float):
         return ""
-    kept = 1 / min(seconds_per_frame(best))
+    kept = 1 / best["latency_s"]
     beyond = [clause for clause in decision.clauses if clause.name == "fps" and clause.network and clause.bound > kept]
     if not beyond:
         return ""
@@ -124,7 +124,7 @@ def told_of_rates(decision: Decision) -> str:
     most = max(beyond, key=lambda clause: clause.bound)
     return (
         f"{asked} {only}: one frame after the other, the recommended design runs all networks "
-        f"{most.told(1 / best['latency_s'])} times a second; fps>={most.told(most.bound)} asks for that rate of all"
+        f"{most.told(kept)} times a second; fps>={most.bound:g} asks for that rate of all"
     )
 
 

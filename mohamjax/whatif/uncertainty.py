@@ -134,24 +134,33 @@ def _drawn(
     return factors, stack_variants([now, *drawn])
 
 
+def checked_spread(value: object, key: str | None = None) -> float:
+    """A spread as a float.
+
+    Args:
+        value: as users give it.
+        key: name of the parameter that it is for; None for all.
+
+    Raises:
+        InputError: it is no number from 0 to `MOST_SPREAD`.
+    """
+    number = real(value)
+    if number is None or not 0 <= number <= MOST_SPREAD:
+        told = f"{value!r:.40}"
+        raise InputError(
+            f"{told} is no spread" if key is None else "is no spread",
+            argument="spread" if key is None else Argument("spread", key=key, value=told),
+            remedy=f"write numbers from 0 to {MOST_SPREAD:g}, such as 0.2",
+        )
+    return number
+
+
 def _spreads(known: abc.Mapping[str, Parameter], spread: object) -> tuple[tuple[Parameter, ...], np.ndarray]:
     """Parameters that are drawn, and the spread of each."""
     argument = "spread"
-
-    def checked(value: object, key: str | None = None) -> float:
-        number = real(value)
-        if number is None or not 0 <= number <= MOST_SPREAD:
-            told = f"{value!r:.40}"
-            raise InputError(
-                f"{told} is no spread" if key is None else "is no spread",
-                argument=argument if key is None else Argument(argument, key=key, value=told),
-                remedy=f"write numbers from 0 to {MOST_SPREAD:g}, such as 0.2",
-            )
-        return number
-
     if isinstance(spread, abc.Mapping):
         chosen = tuple(parameter(known, name, argument) for name in spread)
-        values = np.asarray([checked(value, str(name)) for name, value in spread.items()])
+        values = np.asarray([checked_spread(value, str(name)) for name, value in spread.items()])
         for one in chosen:
             if one.kind not in KINDS:
                 raise InputError(
@@ -162,7 +171,7 @@ def _spreads(known: abc.Mapping[str, Parameter], spread: object) -> tuple[tuple[
             raise InputError("two parameters change the same numbers", argument=argument, remedy="leave one out")
     else:
         chosen = tuple(one for one in apart(known) if one.kind in KINDS)
-        values = np.full(len(chosen), checked(spread))
+        values = np.full(len(chosen), checked_spread(spread))
     if not chosen:
         raise InputError("names no parameter", argument=argument, remedy="give at least one, or one spread for all")
     return chosen, values
