@@ -261,8 +261,8 @@ def bandwidth_demand(analysis: JobAnalysis, convention: str = "as-released") -> 
     - `per-tile`: one tile set per time of one tile, as in the paper's Section 3.5.2: the whole next tile is fetched
       while the present one computes, so that nothing is reused between tiles. This is the other extreme.
     - `compulsory`: inputs, weights and outputs once each, over the run time of the layer.
-    - `traffic`: off-chip reads and writes of the loop nest, over the run time of the layer: between the two above;
-      only the loop-nest model knows it.
+    - `traffic`: off-chip reads and writes of the loop nest, over the run time of the layer: mostly between the two
+      above, and below `compulsory` where strides skip inputs. Only the loop-nest model knows it.
 
     Args:
         analysis: analysis of N jobs.
