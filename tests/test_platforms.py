@@ -150,19 +150,21 @@ def batches(kind, rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("guarded", ["nothing", "box", "product"])
 @pytest.mark.parametrize(("kind", "log"), [("distinct", False), ("ties", True)])
 def test_the_archive_keeps_the_same_rows(kind, log, guarded):
-    box = (np.full(3, 1e-3, np.float32), np.full(3, 1.5, np.float32)) if guarded else None
+    box = (np.full(3, 1e-3, np.float32), np.full(3, 1.5, np.float32)) if guarded == "box" else None
+    exponents = np.asarray([1, 1, 0.5], np.float32) if guarded == "product" else None
+    options = {"log_crowding": log, "box": box, "exponents": exponents}
 
     def fill(capacity, given):
         archive, first = emo.archive_init(capacity, np.int32(0), 3), 0
         for batch in given:
             ids = np.arange(first, first + len(batch), dtype=np.int32)
-            archive, first = emo.archive_update(archive, ids, batch, log_crowding=log, box=box), first + len(batch)
+            archive, first = emo.archive_update(archive, ids, batch, **options), first + len(batch)
         return archive
 
-    for capacity, rows in ((7 if guarded else 12, 40), (40, 1100)):
+    for capacity, rows in ((7 if guarded == "box" else 12, 40), (40, 1100)):
         one, other = in_both(fill, capacity, batches(kind, rows))
         assert one.thinned == other.thinned > 0
         same(one.valid, other.valid)

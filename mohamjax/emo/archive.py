@@ -15,8 +15,8 @@ from jax.tree_util import keystr, tree_leaves_with_path
 from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives, measured
-from mohamjax.emo.exclusive import guarded
-from mohamjax.emo.wide import Chunks, Slots, enter_chunks
+from mohamjax.emo.exclusive import guarded, least_product
+from mohamjax.emo.wide import Chunks, Held, Slots, enter_chunks
 from mohamjax.runtime.platforms import by_platform
 from mohamjax.runtime.struct import record
 
@@ -85,6 +85,7 @@ def archive_update(
     *,
     log_crowding: bool = False,
     box: tuple[ArrayLike, ArrayLike] | None = None,
+    exponents: ArrayLike | None = None,
 ) -> Archive[Genes]:
     """The archive after a batch has entered; jitted, B, C and M static, vmappable over archives.
 
@@ -95,8 +96,9 @@ def archive_update(
     extremes of every objective have infinite distance and stay. A design dropped in this way is forgotten, so a later
     design that only it dominates may enter. With a box, the rows that reach furthest in it along some directions stay
     as well (`emo.exclusive`; there are 1,024 directions, and at most C / 2 and C - 2 M such rows), so that the
-    hypervolume along these directions never falls. Large batches enter in chunks of 512 rows, in order, and the archive
-    is thinned after each chunk. On accelerators the steps differ (`emo.wide`), but the same rows are kept.
+    hypervolume along these directions never falls. With exponents, the row of the least product of powers stays as
+    well, which is no extreme and may be the most crowded one. Large batches enter in chunks of 512 rows, in order, and
+    the archive is thinned after each chunk. On accelerators the steps differ (`emo.wide`), but the same rows are kept.
 
     Args:
         archive: From `archive_init` or an earlier update.
@@ -106,6 +108,7 @@ def archive_update(
             orders of magnitude evenly filled. Objectives must then not be negative.
         box: ideal and reference point, `[M]` each, the latter larger, in units of the objectives; with `log_crowding`
             their logarithms are used.
+        exponents: `[M]`, exponents of the objectives in a product, which are then not negative.
 
     Raises:
         ValueError: If the number of objectives is not that of the archive, or the genes have other shapes.
@@ -130,28 +133,29 @@ def archive_update(
     corners = None if box is None else measured(jnp.stack([jnp.asarray(x, new.dtype) for x in box]), log_crowding)
     slots = Slots(archive.objectives, archive.valid, jnp.arange(capacity, dtype=jnp.int32), archive.thinned)
     rows = Chunks(padded.reshape(chunks, chunk, m), source.reshape(chunks, chunk))
+    powers = None if exponents is None else jnp.asarray(exponents, new.dtype)
     enter = functools.partial(_enter_chunks, log_crowding=log_crowding)
     wide = functools.partial(enter_chunks, log_crowding=log_crowding)
-    after: Slots = by_platform(slots, rows, corners, cpu=enter, wide=wide)
+    after: Slots = by_platform(slots, rows, (corners, powers), cpu=enter, wide=wide)
     # Only unused slots can still point to a padded row.
     origin = jnp.where(after.valid, after.origin, 0)
     held = jax.tree.map(lambda old, add: jnp.concatenate([old, add])[origin], archive.genes, genes)
     return Archive(genes=held, objectives=after.objectives, valid=after.valid, thinned=after.thinned)
 
 
-def _enter_chunks(slots: Slots, chunks: Chunks, corners: jax.Array | None, *, log_crowding: bool) -> Slots:
+def _enter_chunks(slots: Slots, chunks: Chunks, held: Held, *, log_crowding: bool) -> Slots:
     """The same as `wide.enter_chunks`, in the form for CPUs."""
 
     def enter(slots: Slots, chunk: Chunks) -> tuple[Slots, None]:
-        return _enter(slots, chunk, corners, log_crowding=log_crowding), None
+        return _enter(slots, chunk, held, log_crowding=log_crowding), None
 
     return lax.scan(enter, slots, chunks)[0]
 
 
-def _enter(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_crowding: bool) -> Slots:
+def _enter(slots: Slots, batch: Chunks, held: Held, *, log_crowding: bool) -> Slots:
     """The slots after one chunk `[R, ...]` has entered."""
     kept, valid, origin, thinned = slots
-    rows, source = batch
+    (corners, powers), (rows, source) = held, batch
     capacity, chunk = kept.shape[0], rows.shape[0]
     candidate = jnp.all(jnp.isfinite(rows), axis=1)
     # Unused slots and rejected rows are +inf, which cover no finite row.
@@ -173,6 +177,7 @@ def _enter(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_crowdi
     guard = lax.cond(
         excess > 0, lambda: guarded(values, alive, corners, capacity), lambda: jnp.zeros(alive.shape, bool)
     )
+    guard |= least_product(objectives, alive, powers)
     alive = _thin(values, alive, excess, guard)
     slot = jnp.argsort(~alive, stable=True)[:capacity]
     valid = alive[slot]

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.emo._arrays import positive
 from mohamjax.runtime.blocks import in_fitting_blocks, steady_sum
 
 DIRECTIONS = 1024
@@ -102,6 +103,20 @@ def exclusive_volume(inside: jax.Array, directions: int = DIRECTIONS) -> jax.Arr
     # All directions of a row write the same sum, so the order of writing does not matter.
     sums = steady_sum(jnp.where(row[:, None] == row, own, 0))
     return jnp.zeros(inside.shape[0], inside.dtype).at[row].set(sums, mode="drop")
+
+
+def least_product(objectives: jax.Array, alive: jax.Array, exponents: jax.Array | None) -> jax.Array:
+    """`[N]` bool: the row with the least product of powers of its objectives; none without exponents.
+
+    Args:
+        objectives: `[N, M]` floats, not negative.
+        alive: `[N]` bool, rows that count.
+        exponents: `[M]` float; None for no row.
+    """
+    if exponents is None:
+        return jnp.zeros(alive.shape, bool)
+    logarithms = jnp.sum(exponents * jnp.log(positive(objectives)), axis=1)
+    return alive & (jnp.arange(len(alive)) == jnp.argmin(jnp.where(alive, logarithms, jnp.inf)))
 
 
 def guarded(values: jax.Array, alive: jax.Array, corners: jax.Array | None, capacity: int) -> jax.Array:

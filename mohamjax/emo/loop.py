@@ -65,6 +65,7 @@ class Problem(Generic[Draft, Genes, Context, Rates]):
         grow: `(drafts [N, ...], context, rates) -> genes [N, ...]`, completes the drafts of `sample` and `vary` for all
             candidates at once; `rates` is None if `sample` made all drafts. None: drafts are genes.
         box: `context -> (ideal [M], reference [M])`, see `emo.NSGA2`.
+        exponents: `context -> [M]`, see `emo.Archived`.
     """
 
     sample: Callable[[jax.Array, Context], Draft]
@@ -76,6 +77,7 @@ class Problem(Generic[Draft, Genes, Context, Rates]):
     distinct: bool = False
     grow: Callable[[Draft, Context, Rates | None], Genes] | None = None
     box: Callable[[Context], tuple[jax.Array, jax.Array]] | None = None
+    exponents: Callable[[Context], jax.Array] | None = None
 
     def random(self, keys: jax.Array, context: Context) -> Genes:
         """Random individuals `[N, ...]`, one per key of `[N]`; the keys are consumed."""
@@ -90,7 +92,7 @@ class Problem(Generic[Draft, Genes, Context, Rates]):
             objectives: M.
             dtype: dtype of the objectives.
         """
-        fitness, grow, box = self.fitness, self.grow, self.box
+        fitness, grow, box, exponents = self.fitness, self.grow, self.box, self.exponents
         search: emo.NSGA2[Draft, Genes] = emo.NSGA2(
             sample=lambda key, context, rates=None: self.sample(key, context),
             vary=lambda key, a, b, context, rates: self.vary(key, a, b, context, rates),
@@ -103,7 +105,8 @@ class Problem(Generic[Draft, Genes, Context, Rates]):
             grow=None if grow is None else lambda drafts, context, rates=None: grow(drafts, context, rates),
             box=None if box is None else lambda context: box(context),
         )
-        return emo.Archived(search, sizes.archive, self.log_archive)
+        powers = None if exponents is None else lambda context, rates=None: exponents(context)
+        return emo.Archived(search, sizes.archive, self.log_archive, powers)
 
     def search_in(self, key: jax.Array, context: Context, sizes: Sizes) -> emo.Archived[Draft, Genes]:
         """The NSGA-II of `search`, with number and dtype of the objectives taken from `evaluate`.
@@ -338,9 +341,12 @@ light_generations = jit_o1_plain_loops(inspect.unwrap(generations), static_argna
 
 
 def _migrated(population: emo.NSGA2State[Genes], candidates: Genes, spread: Spread | None) -> Genes:
-    """Candidates `[I, N, ...]`; the best of the previous island replace the immigrants, or the last one without any."""
+    """Candidates `[I, N, ...]`; the best of the previous island replace the immigrants, or the last one without any.
+
+    No more come than the population has.
+    """
     size, total = population.rank.shape[1], jax.tree.leaves(candidates)[0].shape[1]
-    count = max(1, total - size)
+    count = min(size, max(1, total - size))
 
     def best(population: emo.NSGA2State[Genes]) -> Genes:
         return take(population.genes, jnp.lexsort((-population.crowding, population.rank))[:count])

@@ -333,11 +333,13 @@ class Archived(Generic[Draft, Genes]):
         search: the NSGA-II.
         capacity: C, most individuals in the archive.
         log_crowding: a full archive is thinned by the crowding of the logarithms; objectives must not be negative.
+        exponents: `context -> [M]`, exponents of a product whose least row stays in a full archive; None for none.
     """
 
     search: NSGA2[Draft, Genes]
     capacity: int
     log_crowding: bool = False
+    exponents: Callable[..., jax.Array] | None = None
 
     def init(self, key: jax.Array, seeds: Genes | None = None, **context: object) -> ArchivedState[Genes]:
         """The population of `NSGA2.init`, and an empty archive."""
@@ -372,7 +374,10 @@ class Archived(Generic[Draft, Genes]):
         values = jnp.asarray(objectives)
         found = jnp.where(feasible(values)[:, None], values, jnp.inf)
         box = None if self.search.box is None else self.search.box(**context)
-        archive = archive_update(state.archive, candidates, found, log_crowding=self.log_crowding, box=box)
+        powers = None if self.exponents is None else self.exponents(**context)
+        archive = archive_update(
+            state.archive, candidates, found, log_crowding=self.log_crowding, box=box, exponents=powers
+        )
         return ArchivedState(population=population, archive=archive)
 
 

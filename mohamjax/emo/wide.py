@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from mohamjax.emo._arrays import measured
-from mohamjax.emo.exclusive import guarded
+from mohamjax.emo.exclusive import guarded, least_product
 from mohamjax.runtime.blocks import varying
 
 _BLOCK = 256  # rows of a block, whose longest chains are computed beforehand
@@ -193,7 +193,12 @@ class Chunks(NamedTuple):
     source: jax.Array  # [chunks, R] i32, row that the genes of each row come from
 
 
-def enter_chunks(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_crowding: bool) -> Slots:
+Held: TypeAlias = tuple[jax.Array | None, jax.Array | None]
+"""What keeps rows in a full archive: `[2, M]` ideal and reference point of the box in which rows are guarded, on the
+axes of crowding, or None; and `[M]` exponents of the product whose least row stays, or None."""
+
+
+def enter_chunks(slots: Slots, batch: Chunks, held: Held, *, log_crowding: bool) -> Slots:
     """The slots after chunks have entered one after another, thinned after each (`archive_update`).
 
     One chunk enters in every step of a loop; if thinning takes longer than a step, the next steps continue it. The host
@@ -202,11 +207,10 @@ def enter_chunks(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_
     Args:
         slots: slots of the archive.
         batch: chunks of the batch.
-        corners: `[2, M]`, ideal and reference point of the box in which rows are guarded, on the axes of crowding; or
-            None.
+        held: what keeps rows in the archive.
         log_crowding: static; see `archive_update`.
     """
-    kept, (rows, source) = slots.objectives, batch
+    kept, (rows, source), (corners, powers) = slots.objectives, batch, held
     chunks, chunk, _ = rows.shape
     capacity = kept.shape[0]
     n = capacity + chunk
@@ -228,7 +232,7 @@ def enter_chunks(slots: Slots, batch: Chunks, corners: jax.Array | None, *, log_
         alive = jnp.concatenate([valid & ~leaves, enters])
         excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
         values = measured(objectives, log_crowding)
-        guard = guarded(values, alive, corners, capacity)
+        guard = guarded(values, alive, corners, capacity) | least_product(objectives, alive, powers)
         measure = _measure(values, alive)
         begun = _begun(measure, alive, guard)
         thinning = jax.tree.map(lambda old, new: jnp.where(busy, old, new), thinning, begun)

@@ -78,6 +78,8 @@ class Measure:
         extent: function that gives the least value that any design can have, and the largest worth looking at: called
             with `Extremes` and the network of the measure.
         offset: function of an application that gives what is added before a logarithm is taken; 0 for measures above 0.
+        raised: function like `value` that gives the sum of value and offset, where adding them would lose digits; None:
+            they are added.
         asks: function of an application that gives an error and its remedy where the networks lack what the measure
             needs, else None.
         log: whether it is above zero, so that it has a logarithm without an offset.
@@ -92,6 +94,7 @@ class Measure:
     value: Callable[[DesignReport, Array, Array, ModuleType], jax.Array]
     extent: Callable[[Extremes, int], tuple[float, float]]
     offset: Callable[[ApplicationModel], float] = lambda _: 0.0
+    raised: Callable[[DesignReport, Array, Array, ModuleType], jax.Array] | None = None
     asks: Callable[[ApplicationModel], tuple[str, str] | None] = lambda _: None
     log: bool = True
     frames: bool = False
@@ -168,6 +171,7 @@ MEASURES = {
                 float(extremes.longest - extremes.deadline.min()),
             ),
             offset=_latest_deadline,
+            raised=lambda report, *_: _tenants(report).raised_lateness,
             asks=_asks_deadlines("lateness"),
             log=False,
         ),
@@ -326,6 +330,8 @@ def measured(
     network: Array,
     owner: Array,
     xp: ModuleType = jnp,
+    *,
+    offset: Array | None = None,
 ) -> jax.Array:
     """The measures of a report, or of many; pure and traceable.
 
@@ -335,6 +341,7 @@ def measured(
         network: `[M]` int, network of each measure, from `owners`.
         owner: `[L]` int, network of each layer, -1 where padded.
         xp: `jax.numpy`, or `numpy` for reports on the host.
+        offset: `[M]` float, from `offsets`, added to the measures; None for none.
 
     Returns:
         `[..., M]` float, an array of `xp`; all but latency, energy and area are infinite where the schedule cannot run.
@@ -345,7 +352,11 @@ def measured(
     runs = xp.isfinite(objectives[..., 0])
     columns = []
     for m, kind in enumerate(kinds):
-        value = (_of_network if kind == _OF_A_NETWORK else measure_named(kind).value)(report, network[m], owner, xp)
+        known = None if kind == _OF_A_NETWORK else measure_named(kind)
+        raised = None if known is None or offset is None else known.raised
+        value = (raised or (_of_network if known is None else known.value))(report, network[m], owner, xp)
+        if offset is not None and raised is None:
+            value = value + offset[m]
         if kind not in DEFAULT:
             value = xp.where(runs, value, xp.inf).astype(objectives.dtype)
         columns.append(value)

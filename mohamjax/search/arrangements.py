@@ -21,6 +21,9 @@ _MOST = 4096
 _DRAWN = 1024
 """Random arrangements tried for more chiplets, beside exchanges of two; over twice as many are cut to this number."""
 
+_LEAST = 16
+"""Chiplets that tables have room for at least, so that searches of the default package share their programs."""
+
 _SIZES = 6, 9
 """Designs of up to so many chiplets have tables of their own, as larger tables would be mostly padding for them."""
 
@@ -47,14 +50,21 @@ class Arrangements:
     load: jax.Array
 
 
-def arrangements(package: Package) -> tuple[Arrangements, ...]:
+def arrangements(package: Package, chips: int | None = None) -> tuple[Arrangements, ...]:
     """The arrangements of a package, in tables for few, more and all chiplets (`_SIZES`), computed on the host.
 
     All arrangements where there are at most 4,096 (up to nine chiplets on the default package). For more chiplets the
     present one, exchanges of two chiplets, and random ones, the same in every search.
+
+    Args:
+        package: the package.
+        chips: most chiplets of the designs at hand, so that those of large packages, whose tables grow with its square,
+            are not all made; rounded up to a power of two from 16 on. Default as many as there are tiles.
     """
     tables: Any = jax.device_get(package.tables)
     tiles = np.shape(tables.interface_of)[1]
+    if chips is not None:
+        tiles = min(tiles, max(_LEAST, 1 << (chips - 1).bit_length()))
     wide = np.asarray(jax.device_get(package.interface_bandwidth), float)
     trunks = tables.trunks
     bandwidth = wide if trunks is None else np.append(wide, np.full(trunks.shape[2], float(package.link_bandwidth)))
@@ -73,15 +83,14 @@ def _padded(known: list[tuple[np.ndarray, ...]], resources: int) -> Arrangements
     """One table from divisions `[rows, n]`, their classes `[rows]` and loads `[groups, C]` of n = 1 to K chiplets."""
     chips = len(known)
     most, groups = max(len(rows) for rows, *_ in known), max(len(load) for *_, load in known)
-    group, kind = np.full((chips + 1, most, chips), -1), np.zeros((chips + 1, most))
+    group, kind = np.full((chips + 1, most, chips), -1, np.int32), np.zeros((chips + 1, most), np.int32)
     there, loads = np.zeros((chips + 1, most), bool), np.zeros((chips + 1, groups, resources))
     for n, (rows, of, load) in enumerate(known, start=1):
         group[n, : len(rows), :n], kind[n, : len(rows)], there[n, : len(rows)] = rows, of, True
         loads[n, : len(load)] = load
     return Arrangements(
-        group=put(group, np.int32), kind=put(kind, np.int32), there=put(there), place_group=put(group[:, 0], np.int32),
-        load=put(loads, np.float32),
-    )  # fmt: skip
+        group=put(group), kind=put(kind), there=put(there), place_group=put(group[:, 0]), load=put(loads, np.float32)
+    )
 
 
 def _divisions(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:

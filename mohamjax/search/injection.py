@@ -66,8 +66,11 @@ def inject(
         mapping = places[unique, of_layer, designs.mapping[i]]
         template = np.full(tiles, -1, np.int32)
         used = np.unique(chip)  # a chromosome has no chiplets without layers
-        assignment = file.tile[i][chip]
-        template[file.tile[i][used]] = numbers[stated[used]]
+        tile = np.asarray(file.tile[i])
+        if np.max(tile[used]) >= tiles:  # of a larger package; only the order of the chiplets counts
+            tile = np.searchsorted(np.sort(tile[used]), tile)
+        assignment = tile[chip]
+        template[tile[used]] = numbers[stated[used]]
         template = np.where(resolved.tiles >= 0, resolved.tiles, template)
         _check(np.asarray(template), template[assignment], numbers[of_layer], assignment, resolved, file.source, item)
         entry = (unique, numbers[of_layer], mapping)

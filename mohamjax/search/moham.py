@@ -193,6 +193,11 @@ def _box(space: DesignSpace) -> tuple[jax.Array, jax.Array]:
     return space.ideal, space.reference
 
 
+def _exponents(space: DesignSpace) -> jax.Array:
+    """Exponents of the objectives in the product that the search minimises."""
+    return space.weights
+
+
 def designs_of(genes: Any) -> Design:
     """The designs of individuals of any kind of genes; for any leading axes."""
     if isinstance(genes, Instances):
@@ -230,7 +235,8 @@ def _problem(
         values = found.objectives
         if kinds != DEFAULT:
             assert space.measures is not None
-            values = measured(found, kinds, space.measures.network, space.evaluation.network) + space.measures.offset
+            own = space.measures
+            values = measured(found, kinds, own.network, space.evaluation.network, offset=own.offset)
         excess = violation(found.objectives, design, space, found.tenants, found.chiplets)
         return emo.constrained(values, excess + excess_over(limits, found, LIMIT_TOLERANCE) if limits else excess)
 
@@ -246,6 +252,7 @@ def _problem(
         fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
         log_archive=log,
         box=_box if by_volume and not scalar else None,
+        exponents=_exponents if scalar else None,
         distinct=by_volume,
     )
     if genes != "plans":

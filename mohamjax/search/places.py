@@ -38,7 +38,7 @@ from mohamjax.runtime.struct import record, take
 from mohamjax.schedule.design import CYCLE_S, Design, Package, chiplets, energy_and_area
 from mohamjax.search.arrangements import Arrangements, arrangements
 from mohamjax.search.config import MohamConfig
-from mohamjax.search.moham import genetic_problem
+from mohamjax.search.moham import designs_of, genetic_problem
 from mohamjax.search.plan_operators import exchanged, merged, takers
 from mohamjax.search.plans import Planned, fitting, plan_of, used_sizes
 from mohamjax.search.representatives import representatives
@@ -426,7 +426,7 @@ def closing(
         between rounds: a caller that stops within a round has the state before it.
     """
     began = time.perf_counter()
-    tables = arrangements(space.evaluation.package)
+    tables = arrangements(space.evaluation.package, _most_chiplets(state.archive))
     archive, done = jax.device_put(state.archive), Closing()
     closed = jnp.zeros_like(archive.valid)
     for _ in range(config.end_rounds):
@@ -480,7 +480,7 @@ def open_to_moves(
         state.archive, genes=individuals, valid=jnp.asarray(valid),
         objectives=jnp.asarray(values, state.archive.objectives.dtype),
     )  # fmt: skip
-    tables, names = arrangements(space.evaluation.package), config.objectives
+    tables, names = arrangements(space.evaluation.package, _most_chiplets(archive)), config.objectives
     rows, moves = _candidates(archive, archive.valid, tables, space, names, None)
     program = functools.partial(_some_tried, problem=genetic_problem(config))
     reached = [found for _, found in _in_batches(program, _TRIED, None, (rows, moves), (archive, space))]
@@ -489,6 +489,12 @@ def open_to_moves(
         own = np.asarray(archive.objectives).reshape(-1, len(names))
         out[_dominating(rows, np.concatenate(reached), own)[0]] = True
     return out[:number]
+
+
+def _most_chiplets(archive: emo.Archive) -> int:
+    """Most chiplets of the designs in archives, at least 1."""
+    template = np.asarray(designs_of(archive.genes).template)
+    return int(np.max(np.sum(template >= 0, axis=-1), where=np.asarray(archive.valid), initial=1))
 
 
 @jit_o1_plain_loops

@@ -99,7 +99,7 @@ class SearchResult:
     @functools.cached_property
     def bounds(self) -> Bounds:
         """Lower bounds on the objectives of all designs over the mappings."""
-        return self.front.bounds(self.config["search"]["max_chiplets"])
+        return self.front.bounds(self.config["search"]["most_chiplets"])
 
     @functools.cached_property
     def certificate(self) -> Certificate | None:
@@ -107,7 +107,7 @@ class SearchResult:
         if self.front.measures != DEFAULT:
             return None
         fixed = bool(self.config["requirements"].get("package", {}).get("chiplets"))
-        limits = self.front.front_bounds(self.config["search"]["max_chiplets"], idle=fixed)
+        limits = self.front.front_bounds(self.config["search"]["most_chiplets"], idle=fixed)
         box = self.config["ideal_point"], self.config["reference_point"]
         return certify(limits, self.front.reports.objectives, *box)
 
@@ -178,10 +178,14 @@ def record_of(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
 
 
 def _of_search(problem: DesignProblem, config: MohamConfig) -> dict[str, Any]:
-    """Settings of a search as plain data; `tiles` and `max_chiplets` of its problem follow `immigrants`, as always."""
+    """Settings of a search as plain data; tiles and numbers of chiplets of its problem follow `immigrants`, as always.
+
+    `max_chiplets` is as stated, `most_chiplets` what the requirements leave of it.
+    """
     out: dict[str, Any] = {}
     for name, value in plain(config).items():
         out[name] = value
         if name == "immigrants":
             out |= {"tiles": problem.tiles, "max_chiplets": problem.max_chiplets}
+            out["most_chiplets"] = problem.most_chiplets
     return out

@@ -62,6 +62,9 @@ from mohamjax.search.stores import Checkpoint, CheckpointStore
 from mohamjax.text import plural
 from mohamjax.workload import Ensemble
 
+_REMAPPED = 0.1
+"""Share of a bound by which mapping again may lower it: limits farther below it than that are refused beforehand."""
+
 _STOPPED = "stopped by hand; writing what was found"
 
 
@@ -212,7 +215,7 @@ class Search:
         problem, settings, tables = self.problem, self.settings, self._tables
         config, remapper = settings.moham, self._remapper
         if settings.within is not None:
-            least = least_latency(problem.setup, tables, problem.max_chiplets)
+            least = least_latency(problem.setup, tables, problem.most_chiplets)
             problem = self._limited = problem.faster_than(settings.within * least)
             self._single = problem.cast(jnp.float32)
             self._listener.announce(f"designs may take at most {problem.requirements.limits[0]:.4g} s")
@@ -220,8 +223,12 @@ class Search:
         if np.isfinite(problem.resolved.limits).any():
             floor = _floor(problem, self.ensemble, tables, space.evaluation.wires)
             hopeless = out_of_reach(problem.resolved, floor, LIMIT_TOLERANCE)
-            if hopeless is not None:
+            # Mapping again lowers the floor a little, so what is only just out of reach may be reached.
+            far = remapper is None or out_of_reach(problem.resolved, floor, _REMAPPED) is not None
+            if hopeless is not None and far:
                 raise hopeless
+            if hopeless is not None:
+                self._listener.announce(f"{hopeless.message}; layers are mapped again, which may find some")
         seeds = seed_designs(problem, tables, config, space.evaluation.unique.shape[0], injected=self._injected)
         self._marks["tables"] = tables_hash(tables, seeds)
         check_same_search(self._saved, self._marks)
@@ -587,7 +594,7 @@ def compile_search(problem: DesignProblem, settings: Settings | None = None) -> 
 
 def _floor(problem: DesignProblem, ensemble: Ensemble | None, tables: MappingTables, wires: Wires) -> np.ndarray:
     """`[3]` float, lower bounds on the objectives of all designs; of several application models, the largest."""
-    setup, chiplets = problem.setup, problem.max_chiplets
+    setup, chiplets = problem.setup, problem.most_chiplets
     if ensemble is None:
         return scenario_bounds(setup, tables, wires, chiplets).objectives
     rows, sizes = [], ChipletSizes.of_tables(tables)  # chiplets are sized for all models
