@@ -334,6 +334,44 @@ def test_template_arrays_are_built_once(problem, monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.slow
+def test_a_problem_that_is_used_while_a_program_is_traced_stays_sound(problem, tables, space, designs):
+    fresh, other, drawn = (dataclasses.replace(problem) for _ in range(3))
+    evaluate = jax.vmap(mj.evaluate, (0, None))
+    within = jax.jit(lambda designs: evaluate(designs, fresh.arrays(tables)))(designs)
+    np.testing.assert_allclose(within, jax.jit(evaluate)(designs, space), rtol=1e-6)
+    again = fresh.arrays(tables)
+    jax.tree.map(np.testing.assert_array_equal, again, space)
+    with pytest.raises(InputError, match="tables: holds traced arrays"):
+        jax.jit(lambda tables: fresh.arrays(tables).ideal)(tables)
+    with pytest.raises(InputError, match=r"`designs`: holds traced arrays.*outside jax\.jit"):
+        jax.jit(lambda designs: mj.what_if(designs, space, other, {"clock": [1, 2]}).grid)(designs)
+    grid = jax.jit(lambda x: x + mj.what_if(designs, space, other, {"clock": [1, 2]}).grid)(jnp.zeros(()))
+    np.testing.assert_allclose(grid, mj.what_if(designs, space, other, {"clock": [1, 2]}).grid, rtol=1e-6)
+    found = []
+    jax.jit(lambda x: found.append(mj.sample_mappings(drawn, count=16, seed=0)) or x)(1.0)
+    jax.tree.map(np.testing.assert_array_equal, found[0], tables)
+    jax.tree.map(np.testing.assert_array_equal, drawn.arrays(tables), space)
+
+
+def test_a_space_does_not_follow_its_tables(problem, tables):
+    """JAX takes arrays of the host that begin at a multiple of 64 bytes without copying them."""
+
+    def aligned(leaf):
+        room = np.empty(leaf.nbytes + 64, np.uint8)
+        start = -room.ctypes.data % 64
+        out = room[start : start + leaf.nbytes].view(leaf.dtype).reshape(leaf.shape)
+        out[...] = leaf
+        return out
+
+    own = jax.tree.map(aligned, jax.tree.map(np.asarray, tables))
+    space = problem.arrays(own)
+    before = jax.tree.map(np.array, space)
+    for leaf in jax.tree.leaves(own):
+        leaf[...] = 0
+    jax.tree.map(np.testing.assert_array_equal, space, before)
+
+
 @pytest.mark.parametrize("predecessor", [7, 1, 2, -1, 0.0, "stem", True])
 def test_a_layer_waits_for_earlier_layers_of_its_network(predecessor):
     """It cannot wait for itself, a later layer, one that does not exist, or what is no index."""
@@ -560,6 +598,8 @@ def test_wrong_dtypes_are_refused_at_trace_time(problem, tables, designs, space)
     ("name", "value", "complaint"),
     [
         ("duration", jnp.ones((3, 2)), "duration: expected shape [J], got (3, 2); this takes one schedule"),
+        ("duration", jnp.ones(0), "duration: expected at least one job, padded ones included, got shape (0,)"),
+        ("private_bandwidth", jnp.ones(0), "private_bandwidth: expected at least one accelerator, got shape (0,)"),
         ("order", jnp.arange(3), "order: expected shape (2,), got (3,)"),
         ("order", jnp.ones(2), "order: expected integers, got float32"),
         ("shared_uses", jnp.ones((1, 2)), "shared_uses: expected shape (2, 1), got (1, 2)"),
@@ -582,6 +622,39 @@ def test_wrong_schedules_are_refused_at_trace_time(name, value, complaint):
     jax.eval_shape(mj.simulate, **good)
     with pytest.raises(ValueError, match=re.escape(complaint)):
         jax.eval_shape(mj.simulate, **good | {name: value})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64])
+def test_nests_may_have_any_integers(problem, tables, dtype):
+    nests, layer = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping), problem.application.unique_layers[0]
+    narrow = dataclasses.replace(
+        nests,
+        **{name: getattr(nests, name).astype(dtype) for name in ("temporal", "order", "spatial", "spatial_order")},
+    )
+    costs = mj.evaluate_mappings(narrow, layer, "simba")
+    assert costs.valid.all(), told_reason(costs.reason[0])
+    np.testing.assert_array_equal(costs.objectives, mj.evaluate_mappings(nests, layer, "simba").objectives)
+
+
+def test_what_is_packaged_is_read_once(problem, tables, monkeypatch):
+    own = sys.modules["mohamjax.mapping.own_costs"]
+    for kept in (own._packaged, own._packaged_as, own._packaged_template, own._packaged_arrays):
+        kept.cache_clear()
+    read, built = [], []
+    for name, calls in (("load_technology", read), ("template_arrays", built)):
+        real = getattr(own, name)
+        monkeypatch.setattr(own, name, lambda *a, real=real, calls=calls, **k: calls.append(1) or real(*a, **k))
+    nests, layer = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping), problem.application.unique_layers[0]
+    traced = jax.jit(lambda nests: mj.evaluate_mappings(nests, layer, "simba").objectives)(nests)
+    named = [mj.evaluate_mappings(nests, layer, template).objectives for template in ("simba", problem.templates[0])]
+    assert len(read) == len(built) == 1
+    other = mj.evaluate_mappings(nests, layer, "simba", technology="22nm").objectives
+    assert len(read) == len(built) == 2 and not np.array_equal(other, named[0])
+    given = mj.evaluate_mappings(nests, layer, "simba", technology=load_technology()).objectives
+    assert len(built) == 3
+    for objectives in (traced, named[1], given):
+        np.testing.assert_allclose(objectives, named[0], rtol=1e-6)
 
 
 def test_a_batch_of_no_nests_has_no_costs(problem, tables):
@@ -670,6 +743,17 @@ def test_evaluate_compiles_once_for_other_numbers(problem, tables, designs):
     assert traced._cache_size() == 1
 
 
+def test_no_designs_have_no_objectives(designs, space):
+    assert jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs[:0], space).shape == (0, 3)
+
+
+def test_a_space_in_double_precision_needs_it_switched_on(problem, tables, designs):
+    with jax.enable_x64(True):
+        space = problem.arrays(tables, dtype=jnp.float64)
+    with pytest.raises(InputError, match=r"float64 is not enabled; evaluate the space inside `with jax.enable_x64"):
+        jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)
+
+
 @pytest.mark.slow
 def test_double_precision(problem, tables, designs, space):
     with pytest.raises(InputError, match="enable_x64"):
@@ -708,6 +792,42 @@ np.testing.assert_array_equal(compiled(*placed), jax.jit(many)(designs, space))
 @pytest.mark.slow
 def test_evaluate_under_shard_map_needs_no_collective():
     assert run(SHARDED) == ["2", "0"]
+
+
+@pytest.mark.slow
+def test_what_else_runs_under_shard_map(problem, tables, space):
+    """As docs/jit.md says: without the check of values that vary, which a mesh of one device makes too."""
+    from jax.sharding import Mesh, PartitionSpec
+
+    mesh, own = Mesh(np.array(jax.devices()[:1]), ("d",)), PartitionSpec("d")
+    nests, layer = (
+        jax.tree.map(lambda leaf: jnp.asarray(leaf[0, 0]), tables.mapping),
+        problem.application.unique_layers[0],
+    )
+    points = jax.random.uniform(jax.random.key(0), (4, mj.design_dimensions(space)))
+    for function, rows in (
+        (jax.vmap(lambda x: mj.decode_design(x, space).order), points),
+        (lambda nests: mj.evaluate_mappings(nests, layer, "simba").objectives, nests),
+        (mj.emo.non_dominated_rank, points[:, :3]),
+    ):
+        mapped = jax.shard_map(function, mesh=mesh, in_specs=own, out_specs=own, check_vma=False)
+        np.testing.assert_allclose(jax.jit(mapped)(rows), function(rows), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_room_for_children_follows_the_mappings_unless_it_is_given(problem, tables):
+    """As docs/jit.md says: another program for the same shapes, and one for all where the room is given."""
+    own = sys.modules["mohamjax.mapping.own_costs"]._costs
+    nests, layer = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping), problem.application.unique_layers[0]
+    plain = dataclasses.replace(nests, spatial=np.ones_like(nests.spatial))
+    spatial = plain.spatial.copy()
+    spatial[:, 0, 1, :] = 2  # P runs along a level's children together with R
+    both = plain, dataclasses.replace(nests, spatial=spatial)
+    own.clear_cache()
+    for given, programs in ((None, 2), (16, 3)):
+        for each in both:
+            mj.evaluate_mappings(each, layer, "simba", max_children=given)
+        assert own._cache_size() <= programs and (given or own._cache_size() == programs)
 
 
 # ---------------------------------------------------------------- search

@@ -3,6 +3,7 @@
 import ast
 import html
 import importlib.util
+import json
 import pathlib
 import re
 import subprocess
@@ -63,6 +64,23 @@ def test_examples_are_headed_as_the_pages_read_them():
     texts = [ast.get_docstring(node) for source in sources for node in ast.walk(source) if isinstance(node, kinds)]
     found = [text for text in texts if text and ">>> " in text]
     assert len(found) > 40 and all(re.search(r"^Examples:$", text, re.M) for text in found)
+
+
+def test_notebooks_draw_once_with_each_key():
+    """Two draws with one key depend on each other: steps and which of them are taken, for example."""
+    cells = [
+        "".join(cell["source"])
+        for notebook in sorted((ROOT / "notebooks").glob("*.ipynb"))
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code" and not cell["source"][0].startswith("%%")
+    ]
+    draws = 0
+    for function in (node for cell in cells for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.FunctionDef)):
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and node.args]
+        keys = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func).startswith("jax.random.")]
+        assert len(keys) == len(set(keys)), function.name
+        draws += len(keys)
+    assert draws > 3
 
 
 def test_what_builds_the_pages_brings_a_formatter_of_signatures():

@@ -92,6 +92,14 @@ def test_vmap_and_no_jit():
         np.testing.assert_allclose(emo.hypervolume(fronts[0], np.ones(3)), alone[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("wrapped", [lambda f: f, jax.jit])
+def test_derivatives_by_the_reference_take_a_front_of_the_host(dtype, wrapped):
+    front = np.array([[1, 3], [2, 1]], dtype)
+    found = jax.grad(wrapped(lambda reference: emo.hypervolume(front, reference)))(jnp.array([5.0, 6.0]))
+    np.testing.assert_allclose(found, [5.0, 4.0], rtol=1e-6)
+
+
 def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="1 to 3 objectives"):
         emo.hypervolume(np.zeros((2, 4)), np.ones(4))

@@ -132,8 +132,34 @@ def test_integers_of_the_host_are_not_rounded():
         assert emo.extremes(rows).tolist() == [1, 0]
         assert float(emo.hypervolume(rows, [2**24 + 2, 2])) == 2
     assert emo.crowding_distance(jnp.asarray([[1, 2], [2, 1]]), jnp.zeros(2, int)).dtype == jnp.float32
+    assert emo.survive(jnp.asarray([[1, 2], [2, 1]]), 1)[2].dtype == jnp.float32
     jitted = jax.jit(emo.non_dominated_rank)(jnp.asarray([[3, 1], [2, 1]]))
     assert jitted.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "by", [lambda f: f, jax.jit, lambda f: lambda x: jax.tree.map(lambda y: y[0], jax.vmap(f)(x[None]))]
+)
+def test_integers_of_jax_are_not_rounded(by):
+    """Neither as they are nor where they are traced."""
+    near = jnp.asarray([[2**24 + 1, 0], [2**24, 0], [2**24 + 3, 0]])
+    for rows in (near, near.astype(jnp.uint32)):
+        for method in ("peel", "blocked", "wide"):
+            ranks = by(lambda rows, method=method: emo.non_dominated_rank(rows, method=method))(rows)
+            assert ranks.tolist() == [1, 0, 2] and ranks.dtype == jnp.int32
+        index, rank, crowding = by(lambda rows: emo.survive(rows, 2))(rows)
+        assert index.tolist() == [1, 0] and rank.tolist() == [0, 1] and crowding.dtype == jnp.float32
+        assert by(emo.extremes)(rows).tolist() == [1, 0]
+    assert by(emo.non_dominated_rank)(jnp.zeros((0, 2), int)).shape == (0,)
+    with pytest.raises(ValueError, match="objectives: expected shape"):
+        by(emo.non_dominated_rank)(jnp.zeros((2, 0), int))
+
+
+def test_spare_rows_of_integers_are_infinite():
+    rows = emo.with_spare_rows(np.array([[5, 6], [6, 5], [7, 7]]))
+    assert rows.tolist() == [[5, 6], [6, 5], [7, 7], [np.inf, np.inf]]
+    assert emo.non_dominated_rank(rows).tolist() == [0, 0, 1, 2]
+    assert emo.with_spare_rows(np.zeros((3, 2), np.float32)).dtype == np.float32
 
 
 def test_crowding_by_hand():

@@ -408,6 +408,9 @@ _THREE = {
         ({"accelerator": [0, 5, 1]}, fluid.UNPLACED, [5, np.inf, 7]),
         ({"accelerator": [-1, 0, 1]}, fluid.UNPLACED, [np.inf, np.inf, 7]),
         ({"order": [0, 0, 2]}, fluid.UNPLACED, None),
+        ({"order": [0, 7, 2]}, fluid.UNPLACED, [5, np.inf, 7]),
+        ({"order": [0, -1, 2]}, fluid.UNPLACED, [5, np.inf, 7]),
+        ({"order": [4, 0, 2]}, fluid.UNPLACED, [5, np.inf, 7]),
         ({"resource_bandwidth": [0]}, fluid.ENDLESS, [5, np.inf, np.inf]),
         ({"resources_of_accelerator": [[0], []], "resource_bandwidth": [0]}, fluid.ENDLESS, [5, np.inf, 7]),
         ({"duration": [5, np.inf, 7]}, fluid.ENDLESS, [5, np.inf, 7]),
@@ -423,6 +426,42 @@ def test_what_cannot_end_is_said(change, reason, ends):
         assert found.end[0].tolist() == [*ends, 0.0]
     if reason != fluid.DONE:
         assert np.isinf(found.makespan[0])
+
+
+def test_integers_of_the_host_do_not_wrap_around():
+    """JAX keeps 32 bits of them."""
+    case = {
+        "duration": np.array([4e9, 4e9], np.float32),
+        "bytes": np.array([8e9, 8e9]),
+        "predecessor_bits": np.zeros((2, 1), np.uint32),
+        "accelerator": np.arange(2),
+        "order": np.arange(2),
+        "shared_uses": np.ones((2, 1)),
+        "shared_bandwidth": np.array([3.0]),
+        "private_bandwidth": np.full(2, np.inf),
+        "job_mask": np.ones(2, bool),
+    }
+    whole = {"bytes": np.array([8_000_000_000] * 2), "private_bandwidth": np.array([3_000_000_000] * 2)}
+    for name, value in whole.items():
+        assert value.dtype == np.int64
+        assert float(fluid.simulate(**case | {name: value}).makespan) == np.float32(16e9 / 3)
+    quick = case | {"duration": np.array([4.0, 4.0], np.float32)}
+    fast = fluid.simulate(**quick | {"shared_bandwidth": np.array([3_000_000_000])})
+    np.testing.assert_allclose(fast.makespan, 16 / 3, rtol=1e-6)
+    for name in ("order", "accelerator"):
+        far = fluid.simulate(**case | {name: np.array([0, 2**32 + 1])})
+        assert int(far.reason) == fluid.UNPLACED and np.isinf(far.makespan)
+
+
+@pytest.mark.parametrize("outer", [0, 3])
+def test_no_schedules_have_no_timelines(outer):
+    arguments, axes = _random_population(4, 3, jobs=5)
+    none = [x if axis is None else x[:0] for x, axis in zip(arguments, axes, strict=True)]
+    found = jax.jit(jax.vmap(fluid.simulate, in_axes=axes))(*none)
+    assert found.end.shape == (0, *arguments[0].shape[1:]) and found.makespan.shape == found.reason.shape == (0,)
+    many = [x if axis is None else jnp.zeros((outer, *x.shape), x.dtype) for x, axis in zip(none, axes, strict=True)]
+    twice = jax.vmap(jax.vmap(fluid.simulate, in_axes=axes), in_axes=axes)(*many)
+    assert twice.start.shape == (outer, 0, *arguments[0].shape[1:])
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,14 @@ def test_feasible_rows_come_first_and_infeasible_ones_by_violation(seed):
         assert (rank[~keeps] - rank[~keeps].min() == by_violation).all()
 
 
+def test_integers_under_constraints_become_floats():
+    for library in (np, jnp):
+        judged = emo.constrained(library.array([[1, 2], [3, 4]]), library.array([0, 1]))
+        np.testing.assert_allclose(judged, [[1, 2], [2e30] * 2], rtol=1e-6)
+        assert emo.feasible(judged).tolist() == [True, False]
+    assert emo.feasible(emo.constrained(np.ones((2, 1)), np.array([0, 3_000_000_000]))).tolist() == [True, False]
+
+
 def test_no_result_stays_worse_than_any_violation():
     judged = np.asarray(emo.constrained(jnp.asarray([[jnp.inf, 1.0], [2.0, 3.0]]), jnp.asarray([5.0, 1e20])))
     assert np.isinf(judged[0, 0]) and np.isfinite(judged[1]).all()

@@ -9,10 +9,15 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from numpy.typing import ArrayLike
+
+from mohamjax.runtime.struct import is_traced
 
 Array = TypeVar("Array", np.ndarray, jax.Array)
 """Arrays of one library: a function that is given NumPy arrays returns NumPy arrays."""
+
+Tree = TypeVar("Tree")
 
 
 def library_of(values: np.ndarray | jax.Array) -> types.ModuleType:
@@ -21,18 +26,42 @@ def library_of(values: np.ndarray | jax.Array) -> types.ModuleType:
 
 
 def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
-    """A context of double precision if the host passes doubles or integers, else one that changes nothing.
+    """A context of double precision for doubles of the host and for integers, else one that changes nothing.
 
     `jnp.asarray` would round a float64 NumPy array to float32 and so create ties that the caller does not have; so
-    would integers from 2^24 on. In the context the result is a float64 array. JAX arrays and tracers keep their dtype.
+    would integers from 2^24 on, those of JAX too. In the context the result is a float64 array; `narrowed` undoes this
+    for integers of JAX. Floats of JAX and all that is traced keep their dtype; see `as_ordered`.
     """
-    leaves = jax.tree.leaves(objectives)
-    if any(isinstance(leaf, jax.Array) for leaf in leaves):
+    if is_traced(objectives):  # what is traced in one precision cannot be lowered in another
         return contextlib.nullcontext()
-    dtype = np.asarray(objectives).dtype
-    if dtype != np.float64 and not np.issubdtype(dtype, np.integer):
-        return contextlib.nullcontext()
-    return jax.enable_x64(True)
+    doubles = not _of_jax(objectives) and np.asarray(objectives).dtype == np.float64
+    return jax.enable_x64(True) if doubles or _integers(objectives) else contextlib.nullcontext()
+
+
+def narrowed(result: Tree, objectives: ArrayLike) -> Tree:
+    """What a function found within `precision`: floats in the default dtype where the objectives are JAX integers."""
+    if not (_of_jax(objectives) and _integers(objectives)):
+        return result
+    default = jnp.result_type(float)
+    return jax.tree.map(lambda leaf: leaf if jnp.issubdtype(leaf.dtype, jnp.integer) else leaf.astype(default), result)
+
+
+def _of_jax(values: ArrayLike) -> bool:
+    """Whether values are JAX arrays or tracers, or a list of some."""
+    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
+
+
+def _integers(values: ArrayLike) -> bool:
+    """Whether values are integers."""
+    dtype = jnp.result_type(*jax.tree.leaves(values)) if _of_jax(values) else np.asarray(values).dtype
+    return bool(np.issubdtype(dtype, np.integer))
+
+
+def as_floats(values: ArrayLike) -> jax.Array:
+    """Values as a JAX array; all but floats become the default float, without wrapping around at 2^31."""
+    array = jnp.asarray(values) if _of_jax(values) else np.asarray(values)
+    floating = jnp.issubdtype(array.dtype, jnp.floating)
+    return jnp.asarray(array, None if floating else jnp.result_type(float))
 
 
 def check_shape(objectives: np.ndarray | jax.Array) -> None:
@@ -51,11 +80,34 @@ def as_objectives(objectives: ArrayLike) -> jax.Array:
     Raises:
         ValueError: If the array does not have two axes, or has no objective.
     """
-    values = jnp.asarray(objectives)
+    values = as_floats(objectives)
     check_shape(values)
-    if not jnp.issubdtype(values.dtype, jnp.floating):
-        values = values.astype(jnp.result_type(float))
     return jnp.where(jnp.isnan(values), jnp.asarray(jnp.inf, values.dtype), values)
+
+
+def as_ordered(objectives: ArrayLike) -> jax.Array:
+    """As `as_objectives`, for functions that only compare: traced integers become their ranks in each objective.
+
+    In single precision they would be rounded from 2^24 on.
+    """
+    if traced_integers(objectives):
+        values = jnp.asarray(objectives)
+        check_shape(values)
+        objectives = jax.vmap(rank_values, 1, 1)(values) if len(values) else values
+    return as_objectives(objectives)
+
+
+def traced_integers(values: ArrayLike) -> bool:
+    """Whether values are integers that are traced."""
+    return is_traced(values) and _integers(values)
+
+
+def rank_values(values: jax.Array) -> jax.Array:
+    """Dense rank of single values: with one objective every distinct value is a front."""
+    index = jnp.arange(values.shape[0], dtype=jnp.int32)
+    ordered, source = lax.sort((values, index), num_keys=1)
+    step = jnp.concatenate([jnp.zeros(1, bool), ordered[1:] != ordered[:-1]])
+    return jnp.zeros_like(index).at[source].set(jnp.cumsum(step, dtype=jnp.int32))
 
 
 def positive(objectives: Array) -> Array:
@@ -82,8 +134,10 @@ def with_spare_rows(objectives: ArrayLike) -> np.ndarray:
     and they add nothing to a hypervolume. An empty set stays empty.
 
     Args:
-        objectives: `[N, M]` floats.
+        objectives: `[N, M]` floats; integers become float64.
     """
     values = np.asarray(objectives)
+    if not jnp.issubdtype(values.dtype, jnp.floating):
+        values = values.astype(np.float64)
     spare = (1 << (len(values) - 1).bit_length()) - len(values) if len(values) else 0
     return np.concatenate([values, np.full((spare, *values.shape[1:]), np.inf, values.dtype)])

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
+from mohamjax.emo._arrays import as_floats
+
 PENALTY = 1e30
 """Smallest objective of an infeasible row; feasible objectives must stay below it."""
 
@@ -26,10 +28,10 @@ def constrained(objectives: ArrayLike, violation: ArrayLike) -> jax.Array:
             counts as the largest amount.
 
     Returns:
-        `[..., M]`: the objectives where feasible, and `PENALTY` times one plus the violation elsewhere. An
+        `[..., M]` floats: the objectives where feasible, and `PENALTY` times one plus the violation elsewhere. An
         objective of +inf stays, and so does NaN, which counts as +inf.
     """
-    objectives, violation = jnp.asarray(objectives), jnp.asarray(violation)
+    objectives, violation = as_floats(objectives), as_floats(violation)
     penalty = PENALTY * (1 + jnp.minimum(jnp.where(jnp.isnan(violation), _MOST, violation), _MOST))
     broken = ~(violation <= 0)[..., None] & jnp.isfinite(objectives)
     return jnp.where(broken, penalty[..., None].astype(objectives.dtype), objectives)

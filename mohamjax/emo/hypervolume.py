@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 from numpy.typing import ArrayLike
 
-from mohamjax.emo._arrays import as_objectives, precision
+from mohamjax.emo._arrays import as_floats, as_objectives, narrowed, precision
 from mohamjax.emo.wide import profiles
 from mohamjax.runtime.blocks import pairwise_sum
 from mohamjax.runtime.platforms import by_platform
+from mohamjax.runtime.struct import is_traced
 
 
 def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
@@ -28,7 +31,7 @@ def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
         reference: `[M]` floats.
 
     Returns:
-        `[]`, dtype of the front.
+        `[]`, dtype of the front; the default one for a front of the host where the reference is traced.
 
     Raises:
         ValueError: If M is not 1, 2 or 3 or the reference has another M.
@@ -37,16 +40,18 @@ def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
         >>> float(hypervolume(jnp.array([[1.0, 2.0], [2.0, 1.0]]), jnp.array([3.0, 3.0])))
         3.0
     """
-    with precision(front):
+    # Derivatives by the reference are taken after the context has ended: then all is in the default precision.
+    with contextlib.nullcontext() if is_traced(reference) else precision(front):
         # An empty list has no columns: it counts as a front with as many objectives as the reference.
-        rows, point = jnp.asarray(front), jnp.asarray(reference)
+        rows, point = as_floats(front), as_floats(reference)
         f = as_objectives(rows.reshape(0, *point.shape) if rows.shape == (0,) else rows)
         point = point.astype(f.dtype)
         if f.shape[1] > 3:
             raise ValueError(f"front: the hypervolume is exact for 1 to 3 objectives, got {f.shape[1]}")
         if point.shape != f.shape[1:]:
             raise ValueError(f"reference: expected shape {f.shape[1:]}, got {point.shape}")
-        return _hypervolume(f, point)
+        found = _hypervolume(f, point)
+    return narrowed(found, front)
 
 
 @jax.jit

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mohamjax.emo._arrays import Array, as_objectives, check_shape, library_of, positive, precision
+from mohamjax.emo._arrays import Array, as_objectives, as_ordered, check_shape, library_of, positive, precision
 
 
 def knee_point(front: ArrayLike, *, log: bool = False) -> jax.Array:
@@ -64,7 +64,7 @@ def extremes(front: ArrayLike) -> jax.Array:
         ValueError: If the front is empty.
     """
     with precision(front):
-        f = as_objectives(front)
+        f = as_ordered(front)
         if f.shape[0] == 0:
             raise ValueError("front: an empty front has no extremes")
         return _extremes(f)

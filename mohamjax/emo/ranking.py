@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from numpy.typing import ArrayLike
 
-from mohamjax.emo._arrays import as_objectives, precision
+from mohamjax.emo._arrays import as_objectives, as_ordered, narrowed, precision, rank_values, traced_integers
 from mohamjax.emo.exclusive import depth, exclusive_volume
 from mohamjax.emo.wide import chains, lexicographic, repeated
 from mohamjax.runtime.platforms import by_platform
@@ -54,7 +54,7 @@ def non_dominated_rank(objectives: ArrayLike, *, method: str = "auto") -> jax.Ar
     if method not in _METHODS:
         raise ValueError(f"method: expected one of {', '.join(_METHODS)}, got {method!r}")
     with precision(objectives):
-        return _rank(as_objectives(objectives), method)
+        return _rank(as_ordered(objectives), method)
 
 
 @functools.partial(jax.jit, static_argnames="method")
@@ -63,18 +63,10 @@ def _rank(f: jax.Array, method: str) -> jax.Array:
     if n == 0:
         return jnp.zeros(0, jnp.int32)
     if m == 1:
-        return _rank_values(f[:, 0])
+        return rank_values(f[:, 0])
     if method == "auto":
         return by_platform(f, cpu=_rank_peel if n <= _PEEL_LIMIT else _rank_blocked, wide=chains)
     return {"peel": _rank_peel, "blocked": _rank_blocked, "wide": chains}[method](f)
-
-
-def _rank_values(values: jax.Array) -> jax.Array:
-    """Dense rank of single values: with one objective every distinct value is a front."""
-    index = jnp.arange(values.shape[0], dtype=jnp.int32)
-    ordered, source = lax.sort((values, index), num_keys=1)
-    step = jnp.concatenate([jnp.zeros(1, bool), ordered[1:] != ordered[:-1]])
-    return jnp.zeros_like(index).at[source].set(jnp.cumsum(step, dtype=jnp.int32))
 
 
 def _rank_peel(f: jax.Array) -> jax.Array:
@@ -180,7 +172,8 @@ def crowding_distance(objectives: ArrayLike, rank: ArrayLike) -> jax.Array:
         f, rank = as_objectives(objectives), jnp.asarray(rank, jnp.int32)
         if rank.shape != f.shape[:1]:
             raise ValueError(f"rank: expected shape {f.shape[:1]}, got {rank.shape}")
-        return _crowding(f, rank)
+        found = _crowding(f, rank)
+    return narrowed(found, objectives)
 
 
 @jax.jit
@@ -237,14 +230,16 @@ def survive(
             raise ValueError(f"n: expected 0 to {f.shape[0]} survivors, got {n}")
         if box is not None:
             box = jnp.asarray(box[0], f.dtype), jnp.asarray(box[1], f.dtype)
-        return _survive(f, n, box, method)
+        rank = non_dominated_rank(objectives, method=method) if traced_integers(objectives) else None
+        found = _survive(f, n, box, method, rank)
+    return narrowed(found, objectives)
 
 
 @functools.partial(jax.jit, static_argnames=("n", "method"))
 def _survive(
-    f: jax.Array, n: int, box: tuple[jax.Array, jax.Array] | None, method: str
+    f: jax.Array, n: int, box: tuple[jax.Array, jax.Array] | None, method: str, rank: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    rank = non_dominated_rank(f, method=method)
+    rank = non_dominated_rank(f, method=method) if rank is None else rank
     crowding = crowding_distance(f, rank)
     index = jnp.arange(f.shape[0], dtype=jnp.int32)
     if box is None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mohamjax.emo._arrays import as_objectives, precision
+from mohamjax.emo._arrays import as_objectives, narrowed, precision
 from mohamjax.emo.ranking import crowding_distance
 
 
@@ -29,7 +29,8 @@ def stability(objectives: ArrayLike, rank: ArrayLike) -> jax.Array:
         `[]`, dtype of the objectives.
     """
     with precision(objectives):
-        return _stability(as_objectives(objectives), jnp.asarray(rank))
+        found = _stability(as_objectives(objectives), jnp.asarray(rank))
+    return narrowed(found, objectives)
 
 
 @jax.jit

@@ -17,7 +17,7 @@ from mohamjax.mapping.tables import assemble, column_shapes
 from mohamjax.problem.design_problem import DesignProblem, as_problem
 from mohamjax.reader import count_asked
 from mohamjax.runtime.checks import check_seed
-from mohamjax.runtime.struct import cast, take
+from mohamjax.runtime.struct import cast, take, with_values
 from mohamjax.workload import ApplicationLike
 
 
@@ -62,7 +62,12 @@ def sample_mappings(problem: DesignProblem | ApplicationLike, count: int, seed: 
     """
     count = count_asked(count, "count", "ask for 1 mapping or more, a whole number")
     check_seed(seed)
-    problem = as_problem(problem)
+    with with_values():  # also while a program is being traced
+        return _sampled(as_problem(problem), count, seed)
+
+
+def _sampled(problem: DesignProblem, count: int, seed: int) -> MappingTables:
+    """The tables of `sample_mappings`, whose arguments are checked."""
     layers, templates = problem.application.unique_layers, problem.resolved.templates
     arrays = jax.device_get(problem.template_arrays())
     technology = cast(problem.technology, jnp.float32)

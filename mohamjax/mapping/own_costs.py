@@ -20,7 +20,11 @@ from mohamjax.hardware import (
     TemplateArrays,
     as_technology,
     as_template,
+    default_technology,
     fits,
+    load_technology,
+    named_templates,
+    packaged_technologies,
     template_arrays,
 )
 from mohamjax.mapping.children import MAX_CHILDREN, room_for, table_room
@@ -31,7 +35,7 @@ from mohamjax.mapping.space import layer_arrays
 from mohamjax.mapping.tables import need_children, on_own_hardware
 from mohamjax.reader import count_asked, whole
 from mohamjax.runtime.blocks import in_blocks
-from mohamjax.runtime.struct import Rows, cast, record, take
+from mohamjax.runtime.struct import Rows, cast, record, take, with_values
 from mohamjax.workload import Layer, UniqueLayer, WorkloadShape
 
 
@@ -129,7 +133,7 @@ def _unfit(layer: LayerArrays, nests: Mapping, level_mask: jax.Array) -> tuple[j
     bounds = jnp.asarray(layer.bounds)[:, None]
     whole = (factors >= bounds) & (factors <= bounds * MOST_PADDED) & (size <= bounds * (MOST_PADDED + 0.01))
     nested = jnp.concatenate([nests.temporal[None], nests.spatial])  # [3, L, D, B]
-    orders = jnp.concatenate([nests.order[None], nests.spatial_order])
+    orders = jnp.concatenate([nests.order[None], nests.spatial_order]).astype(jnp.int32)  # 1 << 7 is beyond int8
     # D powers of two below 2^D add up to 2^D - 1 only if each is there once.
     dims = orders.shape[2]
     bits = jnp.where((orders >= 0) & (orders < dims), 1 << jnp.clip(orders, 0, dims - 1), 0)
@@ -187,8 +191,11 @@ def evaluate_mappings(
     block_size = count_asked(block_size, "block_size", "give 1 mapping or more, a whole number")
     if max_children is not None and ((asked := whole(max_children)) is None or asked < 0):
         raise InputError(f"is {max_children!r:.40}", argument="max_children", remedy="give 0 or more, a whole number")
-    technology = as_technology(technology)
-    if not isinstance(template, TemplateArrays):
+    named = _named(technology)
+    technology = _packaged(named) if named else as_technology(technology)
+    if isinstance(template, str) and template in named_templates():
+        template = _packaged_template(template)
+    elif not isinstance(template, TemplateArrays):
         template = as_template(template)
     if isinstance(template, Template) and isinstance(layer, Layer | UniqueLayer):
         reason = fits(template, layer.type, layer.shape)
@@ -201,8 +208,10 @@ def evaluate_mappings(
                 f"mappings.temporal: expected {len(template.levels)} levels or more, got shape "
                 f"{np.shape(mappings.temporal)}"
             )
-        arrays = template_arrays([template], technology, levels=levels)
-        arrays = jax.tree.map(lambda leaf: leaf[0], arrays)
+        if named and _hashable(template):
+            arrays = _packaged_arrays(template, named, levels, jnp.result_type(float))
+        else:
+            arrays = _arrays(template, technology, levels)
     else:
         arrays = template
     if isinstance(layer, Layer | UniqueLayer):
@@ -218,13 +227,59 @@ def evaluate_mappings(
     if max_children is None:
         max_children = _room(mappings.spatial, template, arrays)
     dtype = arrays.machine.capacity.dtype
-    technology = cast(technology, dtype)
+    technology = _packaged_as(named, dtype) if named else cast(technology, dtype)
     rows = mappings if lead else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
     if lead == (0,):  # one row is computed and dropped again
         rows = jax.tree.map(lambda leaf: jnp.ones((1, *leaf.shape[1:]), leaf.dtype), rows)
         return take(_costs(rows, layer, arrays, technology, max_children=0, block_size=block_size), slice(0))
     costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)
     return costs if lead else jax.tree.map(lambda leaf: leaf[0], costs)
+
+
+def _named(technology: Technology | str | os.PathLike[str] | None) -> str:
+    """Name of a packaged technology that is asked for; empty for any other."""
+    if technology is None:
+        return default_technology()
+    return technology if isinstance(technology, str) and technology in packaged_technologies() else ""
+
+
+# What is packaged stays as it is, so that it is read and made into arrays once. The arrays have values.
+@functools.lru_cache(maxsize=16)
+def _packaged(technology: str) -> Technology:
+    return load_technology(technology)
+
+
+@functools.lru_cache(maxsize=16)
+def _packaged_as(technology: str, dtype: np.dtype) -> Technology:
+    with with_values():
+        return cast(_packaged(technology), dtype)
+
+
+@functools.lru_cache(maxsize=16)
+def _packaged_template(name: str) -> Template:
+    return as_template(name)
+
+
+@functools.lru_cache(maxsize=64)
+def _packaged_arrays(template: Template, technology: str, levels: int, precision: np.dtype) -> TemplateArrays:
+    """Arrays of a template in a packaged technology; `precision` tells computations in JAX's x64 mode apart."""
+    del precision
+    with with_values():
+        return _arrays(template, _packaged(technology), levels)
+
+
+def _hashable(template: Template) -> bool:
+    """Whether a template may be a key: not one of somebody's own with lists in it."""
+    try:
+        hash(template)
+    except TypeError:
+        return False
+    return True
+
+
+def _arrays(template: Template, technology: Technology, levels: int) -> TemplateArrays:
+    """Arrays of one template, without a leading axis."""
+    return jax.tree.map(lambda leaf: leaf[0], template_arrays([template], technology, levels=levels))
 
 
 def _room(spatial: Array, template: Template | TemplateArrays, arrays: TemplateArrays) -> int:

@@ -168,11 +168,14 @@ def entries_of(tables: MappingTables) -> dict[str, Any]:
 
 
 def recast(tables: MappingTables, dtype: npt.DTypeLike) -> MappingTables:
-    """The tables with NumPy leaves, floats in another dtype."""
+    """The tables with NumPy leaves, floats in another dtype.
+
+    All are copies: JAX takes aligned arrays of the host without copying them, and the caller may write to the tables.
+    """
 
     def cast(leaf: npt.ArrayLike) -> np.ndarray:
         array = np.asarray(leaf)
-        return array.astype(dtype) if np.issubdtype(array.dtype, np.floating) else array
+        return array.astype(dtype) if np.issubdtype(array.dtype, np.floating) else array.copy()
 
     return jax.tree.map(cast, tables)
 

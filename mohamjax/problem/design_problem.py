@@ -40,8 +40,8 @@ from mohamjax.problem.requirements import Requirements, load_requirements
 from mohamjax.problem.resolved import LIMIT_TOLERANCE, ResolvedRequirements, resolve
 from mohamjax.problem.space import DesignSpace, Genetics, MeasureArrays, mapping_transform, random_orders
 from mohamjax.reader import as_given
-from mohamjax.runtime.checks import check_seed
-from mohamjax.runtime.struct import cast, put
+from mohamjax.runtime.checks import check_enabled, check_seed
+from mohamjax.runtime.struct import cast, is_traced, put, with_values
 from mohamjax.schedule import CYCLE_S, evaluation_arrays, isolated_cycles
 from mohamjax.schedule.ensemble import models_of, own_tables
 from mohamjax.schedule.measures import DEFAULT, of_frames, offsets, owners
@@ -190,7 +190,8 @@ class DesignProblem:
     def cast(self, dtype: DTypeLike) -> DesignProblem:
         """The same problem with the energy and area tables of its technology in a float dtype."""
         other = copy.copy(self)
-        object.__setattr__(other, "technology", cast(self.technology, dtype))
+        with with_values():
+            object.__setattr__(other, "technology", cast(self.technology, dtype))
         object.__setattr__(other, "_arrays", {})
         return other
 
@@ -198,9 +199,13 @@ class DesignProblem:
         """The templates of `resolved` as arrays `[T, ...]`, built once per number of levels and dtype."""
         most = max(len(template.levels) for template in self.resolved.templates)
         key = (most if levels is None else levels, jnp.dtype(dtype))
-        if key not in self._arrays:
-            self._arrays[key] = template_arrays(self.resolved.templates, self.technology, *key)
-        return self._arrays[key]
+        if key in self._arrays:
+            return self._arrays[key]
+        with with_values():
+            arrays = template_arrays(self.resolved.templates, self.technology, *key)
+        if not is_traced(arrays):  # they are where the technology is
+            self._arrays[key] = arrays
+        return arrays
 
     def arrays(
         self,
@@ -212,8 +217,9 @@ class DesignProblem:
     ) -> DesignSpace:
         """The space of designs as one pytree: all that `evaluate` and `sample_designs` read.
 
-        Every leaf is a JAX array. Spaces of several packages with equally many tiles and memory interfaces can be
-        stacked (`struct.stack`) and vmapped over, as all other shapes follow from the networks, templates and tables.
+        Every leaf is a JAX array with values, also where a program is being traced. Spaces of several packages with
+        equally many tiles and memory interfaces can be stacked (`struct.stack`) and vmapped over, as all other shapes
+        follow from the networks, templates and tables.
 
         Args:
             tables: of this problem, from `map_layers` or `sample_mappings`.
@@ -222,8 +228,8 @@ class DesignProblem:
             given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, as in `evaluation_arrays`.
 
         Raises:
-            InputError: `tables` has a wrong type or belongs to another problem; the dtype is neither float32 nor
-                float64, or it is float64 without x64 mode; the seed is not valid.
+            InputError: `tables` has a wrong type, belongs to another problem or is traced; the dtype is neither float32
+                nor float64, or it is float64 without x64 mode; the seed is not valid.
 
         Examples:
             >>> space = problem.arrays(tables)
@@ -232,12 +238,17 @@ class DesignProblem:
         """
         check_tables(tables, self.setup)
         dtype = _float_dtype(dtype)
-        if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-            raise InputError(
-                f"{dtype} is not enabled", item="dtype", remedy="make the space inside `with jax.enable_x64(True):`"
-            )
-        _, key, _ = search_keys(seed)
-        return jax.tree.map(jnp.asarray, self.space(key, recast(tables, dtype), given=given))
+        check_enabled(dtype, "make the space")
+        for item, value in (("tables", tables), ("technology", self.technology), ("given", given)):
+            if is_traced(value):
+                raise InputError(
+                    "holds traced arrays, whose values are not known yet",
+                    item=item,
+                    remedy="make the space outside the program that is traced, and pass it in",
+                )
+        with with_values():
+            _, key, _ = search_keys(seed)
+            return jax.tree.map(jnp.asarray, self.space(key, recast(tables, dtype), given=given))
 
     def space(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from jax import core as jax_core
 
 from mohamjax.problem.space import DesignSpace
-from mohamjax.runtime.checks import check_arrays
+from mohamjax.runtime.checks import check_arrays, check_enabled
 from mohamjax.schedule import Design, DesignReport, SizedDesign
 from mohamjax.schedule import report as plain_report
 from mohamjax.schedule.design import CYCLE_S
@@ -24,6 +24,7 @@ def _checked(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, 
         raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
     if not isinstance(design, Design | SizedDesign):
         raise TypeError(f"design: expected a Design, got {type(design).__name__}")
+    check_enabled(space.evaluation.tables.cycles.dtype, "evaluate the space")
     sized = design if isinstance(design, SizedDesign) else None
     genes = design.design if isinstance(design, SizedDesign) else design
     layers, tiles = space.genetics.unique.shape, space.genetics.on_tile.shape
@@ -104,6 +105,7 @@ def report(design: Design | SizedDesign, space: DesignSpace) -> DesignReport:
 
     Raises:
         TypeError: the design or the space has a wrong type.
+        InputError: the space is in double precision, and JAX's x64 mode is off.
         ValueError: at trace time, if the shapes of the design do not match the space, its genes are not integers, or a
             figure of the space's package has a wrong shape.
 
@@ -141,6 +143,7 @@ def evaluate(design: Design | SizedDesign, space: DesignSpace) -> jax.Array:
 
     Raises:
         TypeError: the design or the space has a wrong type.
+        InputError: the space is in double precision, and JAX's x64 mode is off.
         ValueError: at trace time, if the shapes of the design do not match the space, its genes are not integers, or a
             figure of the space's package has a wrong shape. Where the space is traced, too few memory interfaces make
             all objectives infinite instead.

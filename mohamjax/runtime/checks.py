@@ -28,6 +28,12 @@ def check_seed(value: object, argument: str = "seed") -> None:
         raise InputError(f"is {value!r:.40}", argument=argument, remedy="give a whole number from 0 to 2^32 - 1")
 
 
+def check_enabled(dtype: np.dtype, what: str) -> None:
+    """Raises InputError if a dtype needs JAX's x64 mode, which is off; `what` is what to do inside it."""
+    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+        raise InputError(f"{dtype} is not enabled", item="dtype", remedy=f"{what} inside `with jax.enable_x64(True):`")
+
+
 def check_arrays(
     of: str,
     arrays: abc.Mapping[str, jax.typing.ArrayLike],

@@ -6,6 +6,7 @@ its leading axis: `designs[3]`, `designs[:5]`, `len(designs)`, `for design in de
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections import abc
@@ -110,6 +111,19 @@ def take(tree: T, index: Index) -> T:
 def put(values: npt.ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Values of the host as a JAX array, without compiling a program per shape as `jnp.asarray` would."""
     return jax.device_put(np.asarray(values, dtype))
+
+
+def is_traced(tree: object) -> bool:
+    """Whether a leaf of a pytree is traced, so that its values are only known when a program runs."""
+    return any(isinstance(leaf, jax_core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def with_values() -> contextlib.AbstractContextManager:
+    """A context in which JAX computes at once, also while a program is being traced; elsewhere it changes nothing.
+
+    What the host computes and keeps must have values: a tracer that outlives its program is of no use.
+    """
+    return jax.ensure_compile_time_eval() if is_traced(jnp.zeros(())) else contextlib.nullcontext()
 
 
 def cast(tree: T, dtype: DTypeLike) -> T:

@@ -277,6 +277,8 @@ def simulate_block(
     lanes = _schedules(jobs, resources)
     words = bits.shape[2]
     accelerators, places = uses.shape[1], order.shape[1]
+    names_a_job = (order >= 0) & (order < places)  # no job runs at a place that names none
+    order = jnp.where(names_a_job, order, 0)
 
     def whole(x: jax.Array) -> jax.Array:
         return jnp.broadcast_to(x, (lanes, *x.shape[1:]))
@@ -284,7 +286,8 @@ def simulate_block(
     def ordered(x: jax.Array) -> jax.Array:
         return jnp.take_along_axis(whole(x), whole(order), axis=1, mode="promise_in_bounds")
 
-    first, following = link(ordered(jnp.where(mask, accelerator, -1)).T, accelerators)
+    accelerator_at = jnp.where(whole(names_a_job), ordered(jnp.where(mask, accelerator, -1)), -1)
+    first, following = link(accelerator_at.T, accelerators)
     at_full = jnp.where(duration > 0, traffic.astype(dtype) / jnp.where(duration > 0, duration, 1.0), 0.0)
     records = jnp.stack(
         [following.T.astype(dtype), whole(order).astype(dtype), ordered(duration), ordered(at_full)], axis=-1
@@ -363,6 +366,10 @@ def _(
 ) -> tuple[_Outcome, _Outcome]:
     axes = jax.tree.map(lambda x, batched: x.shape[1 if batched else 0], (jobs, resources), tuple(in_batched))
     lanes = max(jax.tree.leaves(axes))
+    if not axis_size:  # no schedule, which `flat` could not tell from one that all share
+        time = jnp.zeros((0, lanes, jobs.order.shape[-1]), jobs.duration.dtype)
+        none = _Outcome(start=time, end=time, makespan=time[..., 0], reason=jnp.zeros((0, lanes), jnp.int32))
+        return none, jax.tree.map(lambda _: True, none)
 
     def flat(x: jax.Array, batched: bool) -> jax.Array:
         if not batched and x.shape[0] == 1:
@@ -390,10 +397,33 @@ def _(primals: tuple[Jobs, Resources], tangents: tuple[Jobs, Resources]) -> tupl
     return _differentiable(*primals), jax.jvp(smooth, primals, tangents)[1]
 
 
+def _amounts(values: ArrayLike, dtype: np.dtype) -> jax.Array:
+    """Amounts as floats: integers of the host may be beyond those of JAX, which would wrap around."""
+    whole = not jnp.issubdtype(jnp.result_type(values), jnp.floating)
+    return jnp.asarray(values, dtype) if whole else jnp.asarray(values)
+
+
+def _indices(values: ArrayLike) -> jax.Array:
+    """Indices as int32. Larger ones become the largest, which names nothing either, instead of wrapping around."""
+    if isinstance(values, np.ndarray):
+        values = np.clip(values.astype(np.int64), -1, 2**31 - 1)
+    values = jnp.asarray(values)
+    if values.dtype.itemsize >= 4 and values.dtype != jnp.int32:
+        values = jnp.minimum(values, np.asarray(2**31 - 1, values.dtype))
+    return values.astype(jnp.int32)
+
+
 def _run(jobs: Jobs, resources: Resources) -> _Outcome:
     dtype = jnp.asarray(jobs.duration).dtype
     if dtype not in (jnp.float32, jnp.float64):  # records hold indices as floats, and times need the digits
         raise ValueError(f"duration is {dtype}, expected float32 or float64")
+    jobs = jobs._replace(
+        bytes=_amounts(jobs.bytes, dtype), accelerator=_indices(jobs.accelerator), order=_indices(jobs.order)
+    )
+    resources = resources._replace(
+        shared_bandwidth=_amounts(resources.shared_bandwidth, dtype),
+        private_bandwidth=_amounts(resources.private_bandwidth, dtype),
+    )
     outcome = _differentiable(*jax.tree.map(lambda x: jnp.asarray(x)[None], (jobs, resources)))
     return jax.tree.map(lambda x: x[0], outcome)
 
@@ -404,7 +434,11 @@ def _check(jobs: Jobs, resources: Resources) -> None:
     if len(shape) != 1:
         remedy = "; this takes one schedule: jax.vmap(simulate) takes many" if len(shape) > 1 else ""
         raise ValueError(f"duration: expected shape [J], got {shape}{remedy}")
+    if not shape[0]:
+        raise ValueError("duration: expected at least one job, padded ones included, got shape (0,)")
     accelerators, shared = np.shape(resources.private_bandwidth), np.shape(resources.shared_bandwidth)
+    if accelerators == (0,):
+        raise ValueError("private_bandwidth: expected at least one accelerator, got shape (0,)")
     expected = {
         "bytes": shape,
         "predecessor_bits": (*shape, max(1, -(-shape[0] // 32))),
@@ -458,7 +492,8 @@ def simulate(
         topological and every job is on an accelerator with bandwidth, every job ends.
 
     Raises:
-        ValueError: a shape does not fit the others, or a dtype is wrong, at trace time.
+        ValueError: a shape does not fit the others, a dtype is wrong, or there is no job or no accelerator, at trace
+            time.
 
     Examples:
         Two jobs of 4 time units on two accelerators; each asks for 2 bytes per time unit of a memory that has 3.

@@ -14,6 +14,7 @@ from mohamjax.problem.design_problem import DesignProblem, as_problem
 from mohamjax.problem.evaluation import fits_space
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.programs import jit_o1
+from mohamjax.runtime.struct import is_traced, with_values
 from mohamjax.schedule import Design, SizedDesign, package_arrays
 from mohamjax.schedule.design import sized
 from mohamjax.whatif.grid import Values, WhatIf
@@ -43,6 +44,13 @@ def _candidates(
     if np.ndim(genes.order) < 2 or not len(designs):
         told = "is a single design, without a leading axis" if np.ndim(genes.order) < 2 else "holds no design"
         raise InputError(told, argument="designs", remedy="give several, or a slice of one, such as designs[3:4]")
+    for argument, value in (("designs", designs), ("space", space)):
+        if is_traced(value):
+            raise InputError(
+                "holds traced arrays, whose values are not known yet",
+                argument=argument,
+                remedy="ask what-if questions outside jax.jit; inside, jax.vmap(evaluate, (0, None)) takes designs",
+            )
     problem = as_problem(problem)
     evaluation = space.evaluation
     with in_precision(evaluation.tables.cycles.dtype):
@@ -111,7 +119,8 @@ def what_if(
         >>> found.grid.shape, len(found.table()["latency_s"])
         ((3, 2, 64, 3), 384)
     """
-    return whatif.what_if(_candidates(designs, space, problem, names), vary)
+    with with_values():
+        return whatif.what_if(_candidates(designs, space, problem, names), vary)
 
 
 def sensitivities(
@@ -144,7 +153,8 @@ def sensitivities(
         >>> found.elasticity.shape, bool((found.elasticity[:, 0, 1] > 0).all())
         ((64, 2, 3), True)
     """
-    return whatif.sensitivities(_candidates(designs, space, problem, names), parameters)
+    with with_values():
+        return whatif.sensitivities(_candidates(designs, space, problem, names), parameters)
 
 
 def uncertainty(
@@ -182,4 +192,5 @@ def uncertainty(
         >>> found.quantiles.shape, bool(found.probability.max() <= 1)
         ((3, 64, 3), True)
     """
-    return whatif.uncertainty(_candidates(designs, space, problem, names), spread, samples, seed)
+    with with_values():
+        return whatif.uncertainty(_candidates(designs, space, problem, names), spread, samples, seed)
