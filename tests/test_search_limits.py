@@ -74,6 +74,9 @@ def test_designs_of_a_larger_package_are_injected(tmp_path):
     stated = [[design[name] for name in ("latency_s", "energy_J", "area_mm2")] for design in few]
     for row in np.asarray(stated):
         assert (front <= row * (1 + 1e-6)).all(axis=1).any(), "an injected design is lost"
+    fixed = small.replace(requirements=Requirements(chiplets=(FixedChiplet("simba", 3),)))
+    with pytest.raises(InputError, match="and the package has 16, with some of them fixed; give its chiplets tiles"):
+        mj.search(fixed, tables, **SMALL, designs=tmp_path / "own.json")
 
 
 @pytest.mark.slow

@@ -30,9 +30,10 @@ def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
 
     `jnp.asarray` would round a float64 NumPy array to float32 and so create ties that the caller does not have; so
     would integers from 2^24 on, those of JAX too. In the context the result is a float64 array; `narrowed` undoes this
-    for integers of JAX. Floats of JAX and all that is traced keep their dtype; see `as_ordered`.
+    for integers of JAX. Floats of JAX keep their dtype, and so does everything while a program is traced; see
+    `as_ordered`.
     """
-    if is_traced(objectives):  # what is traced in one precision cannot be lowered in another
+    if _tracing(objectives):  # what is traced in one precision cannot be lowered in another
         return contextlib.nullcontext()
     doubles = not _of_jax(objectives) and np.asarray(objectives).dtype == np.float64
     return jax.enable_x64(True) if doubles or _integers(objectives) else contextlib.nullcontext()
@@ -44,6 +45,11 @@ def narrowed(result: Tree, objectives: ArrayLike) -> Tree:
         return result
     default = jnp.result_type(float)
     return jax.tree.map(lambda leaf: leaf if jnp.issubdtype(leaf.dtype, jnp.integer) else leaf.astype(default), result)
+
+
+def _tracing(values: ArrayLike) -> bool:
+    """Whether values are traced, or other values are, beside which these are constants."""
+    return is_traced(values) or is_traced(jnp.zeros(()))
 
 
 def _of_jax(values: ArrayLike) -> bool:
@@ -98,8 +104,8 @@ def as_ordered(objectives: ArrayLike) -> jax.Array:
 
 
 def traced_integers(values: ArrayLike) -> bool:
-    """Whether values are integers that are traced."""
-    return is_traced(values) and _integers(values)
+    """Whether values are integers in a program that is traced."""
+    return _tracing(values) and _integers(values)
 
 
 def rank_values(values: jax.Array) -> jax.Array:

@@ -111,7 +111,8 @@ def archive_update(
         exponents: `[M]`, exponents of the objectives in a product, which are then not negative.
 
     Raises:
-        ValueError: If the number of objectives is not that of the archive, or the genes have other shapes.
+        ValueError: If the number of objectives is not that of the archive, the genes have other shapes, or there is no
+            slot for the least product beside the extremes.
     """
     new = as_objectives(objectives).astype(archive.objectives.dtype)
     capacity, m = archive.objectives.shape
@@ -122,6 +123,8 @@ def archive_update(
         if jnp.shape(leaf) != (batch, *own.shape[1:]):
             expected = (batch, *own.shape[1:])
             raise ValueError(f"genes{keystr(path)}: expected shape {expected}, got {jnp.shape(leaf)}")
+    if exponents is not None and capacity <= 2 * m:
+        raise ValueError(f"exponents: expected more than 2 slots per objective (M = {m}), got {capacity}")
     if batch == 0:
         return archive
 
@@ -157,6 +160,7 @@ def _enter(slots: Slots, batch: Chunks, held: Held, *, log_crowding: bool) -> Sl
     kept, valid, origin, thinned = slots
     (corners, powers), (rows, source) = held, batch
     capacity, chunk = kept.shape[0], rows.shape[0]
+    room = capacity - (powers is not None)
     candidate = jnp.all(jnp.isfinite(rows), axis=1)
     # Unused slots and rejected rows are +inf, which cover no finite row.
     rows = jnp.where(candidate[:, None], rows, jnp.inf)
@@ -174,9 +178,7 @@ def _enter(slots: Slots, batch: Chunks, held: Held, *, log_crowding: bool) -> Sl
     excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
     values = measured(objectives, log_crowding)
     # Rays are cast only if some row has to leave: in most generations of a search with a large archive none has to.
-    guard = lax.cond(
-        excess > 0, lambda: guarded(values, alive, corners, capacity), lambda: jnp.zeros(alive.shape, bool)
-    )
+    guard = lax.cond(excess > 0, lambda: guarded(values, alive, corners, room), lambda: jnp.zeros(alive.shape, bool))
     guard |= least_product(objectives, alive, powers)
     alive = _thin(values, alive, excess, guard)
     slot = jnp.argsort(~alive, stable=True)[:capacity]

@@ -213,7 +213,7 @@ def enter_chunks(slots: Slots, batch: Chunks, held: Held, *, log_crowding: bool)
     kept, (rows, source), (corners, powers) = slots.objectives, batch, held
     chunks, chunk, _ = rows.shape
     capacity = kept.shape[0]
-    n = capacity + chunk
+    room, n = capacity - (powers is not None), capacity + chunk
     candidate = jnp.all(jnp.isfinite(rows), axis=2)
     rows = jnp.where(candidate[:, :, None], rows, jnp.inf)
     # Equal rows cover each other; the first of them stays.
@@ -232,7 +232,7 @@ def enter_chunks(slots: Slots, batch: Chunks, held: Held, *, log_crowding: bool)
         alive = jnp.concatenate([valid & ~leaves, enters])
         excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
         values = measured(objectives, log_crowding)
-        guard = guarded(values, alive, corners, capacity) | least_product(objectives, alive, powers)
+        guard = guarded(values, alive, corners, room) | least_product(objectives, alive, powers)
         measure = _measure(values, alive)
         begun = _begun(measure, alive, guard)
         thinning = jax.tree.map(lambda old, new: jnp.where(busy, old, new), thinning, begun)

@@ -227,7 +227,7 @@ def evaluate_mappings(
     if max_children is None:
         max_children = _room(mappings.spatial, template, arrays)
     dtype = arrays.machine.capacity.dtype
-    technology = _packaged_as(named, dtype) if named else cast(technology, dtype)
+    technology = _packaged_as(named, dtype, jnp.result_type(float)) if named else cast(technology, dtype)
     rows = mappings if lead else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
     if lead == (0,):  # one row is computed and dropped again
         rows = jax.tree.map(lambda leaf: jnp.ones((1, *leaf.shape[1:]), leaf.dtype), rows)
@@ -250,7 +250,9 @@ def _packaged(technology: str) -> Technology:
 
 
 @functools.lru_cache(maxsize=16)
-def _packaged_as(technology: str, dtype: np.dtype) -> Technology:
+def _packaged_as(technology: str, dtype: np.dtype, precision: np.dtype) -> Technology:
+    """A packaged technology in another dtype; see `_packaged_arrays`."""
+    del precision
     with with_values():
         return cast(_packaged(technology), dtype)
 

@@ -409,7 +409,7 @@ def _indices(values: ArrayLike) -> jax.Array:
         values = np.clip(values.astype(np.int64), -1, 2**31 - 1)
     values = jnp.asarray(values)
     if values.dtype.itemsize >= 4 and values.dtype != jnp.int32:
-        values = jnp.minimum(values, np.asarray(2**31 - 1, values.dtype))
+        values = jnp.clip(values, -1 if jnp.issubdtype(values.dtype, jnp.signedinteger) else 0, 2**31 - 1)
     return values.astype(jnp.int32)
 
 

@@ -33,8 +33,9 @@ class TenantReport:
 
     Attributes:
         latency: `[N]` float, s until the last layer of each network has ended.
-        raised_lateness: `[]` float, s, the worst lateness plus the longest deadline; above zero, and as exact as the
-            latency of the network with that deadline, where the sum of both loses digits to a long deadline.
+        raised_lateness: `[]` float, s, the worst lateness plus the longest deadline, which is above zero; -inf where no
+            network has a deadline. It is as exact as a latency where all deadlines are alike. A network with a much
+            shorter deadline than the longest loses the digits that the difference of the two takes.
         worst_lateness: `[]` float, s, the largest lateness, negative where all networks are early; -inf where no
             network has a deadline.
         missed: `[]` int32, number of networks that end after their deadline.

@@ -22,7 +22,8 @@ _DRAWN = 1024
 """Random arrangements tried for more chiplets, beside exchanges of two; over twice as many are cut to this number."""
 
 _LEAST = 16
-"""Chiplets that tables have room for at least, so that searches of the default package share their programs."""
+"""Chiplets that tables have room for at least, so that searches of the default package share their programs. In larger
+packages the programs follow the largest design, and may be compiled at the end of a search."""
 
 _SIZES = 6, 9
 """Designs of up to so many chiplets have tables of their own, as larger tables would be mostly padding for them."""
@@ -58,8 +59,8 @@ def arrangements(package: Package, chips: int | None = None) -> tuple[Arrangemen
 
     Args:
         package: the package.
-        chips: most chiplets of the designs at hand, so that those of large packages, whose tables grow with its square,
-            are not all made; rounded up to a power of two from 16 on. Default as many as there are tiles.
+        chips: most chiplets of the designs at hand, rounded up to a power of two, at least 16; tables grow with its
+            square. Default as many as there are tiles.
     """
     tables: Any = jax.device_get(package.tables)
     tiles = np.shape(tables.interface_of)[1]

@@ -70,7 +70,8 @@ class MohamConfig:
         archive: most designs kept during the search; beyond that the front is thinned.
         front: most designs in the result; of more, those stay that keep most of the hypervolume.
         survival: what decides within the first front and in a full archive: `hypervolume` in the search's box
-            (`emo.exclusive`), or `crowding` distance alone, which is always used where a single number is minimised.
+            (`emo.exclusive`), or `crowding` distance alone, which is always used where a single number is minimised
+            (then the best design stays in the archive, too).
             With `hypervolume`, of designs that are equal in all objectives only one takes part, also there.
         genes: `plans` to search chiplets and let list scheduling place and map the layers (`search.plans`), `layers`
             to move single layers with MOHaM's operators, where tiles identify chiplets, or `instances` to do so with

@@ -67,7 +67,15 @@ def inject(
         template = np.full(tiles, -1, np.int32)
         used = np.unique(chip)  # a chromosome has no chiplets without layers
         tile = np.asarray(file.tile[i])
-        if np.max(tile[used]) >= tiles:  # of a larger package; only the order of the chiplets counts
+        if (farthest := int(np.max(tile[used]))) >= tiles:  # of a larger package
+            if (resolved.tiles >= 0).any():
+                raise InputError(
+                    f"has a chiplet on tile {farthest}, and the package has {tiles}, with some of them fixed",
+                    file=file.source,
+                    item=item,
+                    remedy="give its chiplets tiles of this package",
+                )
+            # Without fixed tiles only the order of the chiplets counts.
             tile = np.searchsorted(np.sort(tile[used]), tile)
         assignment = tile[chip]
         template[tile[used]] = numbers[stated[used]]

@@ -178,7 +178,7 @@ def record_of(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
 
 
 def _of_search(problem: DesignProblem, config: MohamConfig) -> dict[str, Any]:
-    """Settings of a search as plain data; tiles and numbers of chiplets of its problem follow `immigrants`, as always.
+    """Settings of a search as plain data, with the tiles and numbers of chiplets of its problem after `immigrants`.
 
     `max_chiplets` is as stated, `most_chiplets` what the requirements leave of it.
     """

@@ -63,7 +63,7 @@ from mohamjax.text import plural
 from mohamjax.workload import Ensemble
 
 _REMAPPED = 0.1
-"""Share of a bound by which mapping again may lower it: limits farther below it than that are refused beforehand."""
+"""Where layers are mapped again, bounds may exceed a limit by this share before it is refused beforehand."""
 
 _STOPPED = "stopped by hand; writing what was found"
 
@@ -224,11 +224,11 @@ class Search:
             floor = _floor(problem, self.ensemble, tables, space.evaluation.wires)
             hopeless = out_of_reach(problem.resolved, floor, LIMIT_TOLERANCE)
             # Mapping again lowers the floor a little, so what is only just out of reach may be reached.
-            far = remapper is None or out_of_reach(problem.resolved, floor, _REMAPPED) is not None
-            if hopeless is not None and far:
-                raise hopeless
+            again = remapper is not None and len(remapper.schedule) > 0
             if hopeless is not None:
-                self._listener.announce(f"{hopeless.message}; layers are mapped again, which may find some")
+                if not again or out_of_reach(problem.resolved, floor, _REMAPPED) is not None:
+                    raise hopeless
+                self._listener.announce(f"{hopeless.message}; layers are still to be mapped again, which lowers bounds")
         seeds = seed_designs(problem, tables, config, space.evaluation.unique.shape[0], injected=self._injected)
         self._marks["tables"] = tables_hash(tables, seeds)
         check_same_search(self._saved, self._marks)
