@@ -151,7 +151,8 @@ def test_integers_of_jax_are_not_rounded(by):
         assert index.tolist() == [1, 0] and rank.tolist() == [0, 1] and crowding.dtype == jnp.float32
         assert by(emo.extremes)(rows).tolist() == [1, 0]
         # Values beside what is traced.
-        inside = by(lambda zero, rows=rows: (emo.non_dominated_rank(rows) + zero, emo.survive(rows, 2)[0]))(jnp.zeros((), int))
+        both = by(lambda zero, rows=rows: (emo.non_dominated_rank(rows) + zero, emo.survive(rows, 2)[0]))
+        inside = both(jnp.zeros((), int))
         assert [found.tolist() for found in inside] == [[1, 0, 2], [1, 0]]
     assert by(emo.non_dominated_rank)(jnp.zeros((0, 2), int)).shape == (0,)
     with pytest.raises(ValueError, match="objectives: expected shape"):

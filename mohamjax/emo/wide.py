@@ -82,7 +82,7 @@ def chains(f: jax.Array) -> jax.Array:
         for b in range(group):
             part = slice(b * block, (b + 1) * block)
             inside = lax.dynamic_index_in_dim(longest, step * group + b, keepdims=False)
-            settled = jnp.max(own[part][:, None] + inside, axis=0)
+            settled = jnp.max(own[part][:, None] + inside, axis=0).astype(own.dtype)
             own = own.at[part].set(settled)
             if b + 1 < group:
                 told = _told([c[part] for c in columns], columns, jnp.where(may[part], settled + 1, 0))
