@@ -9,6 +9,7 @@ import errno
 import gzip
 import io
 import itertools
+import numbers
 import operator
 import os
 import pathlib
@@ -399,6 +400,17 @@ def whole(value: object) -> int | None:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
+        return None
+
+
+def real(value: object) -> float | None:
+    """Returns a real number of Python, NumPy or JAX as a float; None for anything else, also for True and False."""
+    number = value.item() if getattr(value, "ndim", None) == 0 else value  # type: ignore[attr-defined]
+    if isinstance(number, bool) or not isinstance(number, numbers.Real):
+        return None
+    try:
+        return float(number)
+    except OverflowError:  # an integer that no float holds
         return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike
 
-from mohamjax.runtime.struct import is_traced
+from mohamjax.runtime.struct import is_traced, tracing
 
 Array = TypeVar("Array", np.ndarray, jax.Array)
 """Arrays of one library: a function that is given NumPy arrays returns NumPy arrays."""
@@ -49,7 +49,7 @@ def narrowed(result: Tree, objectives: ArrayLike) -> Tree:
 
 def _tracing(values: ArrayLike) -> bool:
     """Whether values are traced, or other values are, beside which these are constants."""
-    return is_traced(values) or is_traced(jnp.zeros(()))
+    return is_traced(values) or tracing()
 
 
 def _of_jax(values: ArrayLike) -> bool:

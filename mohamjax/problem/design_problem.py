@@ -40,7 +40,7 @@ from mohamjax.problem.requirements import Requirements, load_requirements
 from mohamjax.problem.resolved import LIMIT_TOLERANCE, ResolvedRequirements, resolve
 from mohamjax.problem.space import DesignSpace, Genetics, MeasureArrays, mapping_transform, random_orders
 from mohamjax.reader import as_given
-from mohamjax.runtime.checks import check_enabled, check_seed
+from mohamjax.runtime.checks import check_enabled, check_seed, refuse_traced
 from mohamjax.runtime.struct import cast, is_traced, put, with_values
 from mohamjax.schedule import CYCLE_S, evaluation_arrays, isolated_cycles
 from mohamjax.schedule.ensemble import models_of, own_tables
@@ -240,12 +240,7 @@ class DesignProblem:
         dtype = _float_dtype(dtype)
         check_enabled(dtype, "make the space")
         for item, value in (("tables", tables), ("technology", self.technology), ("given", given)):
-            if is_traced(value):
-                raise InputError(
-                    "holds traced arrays, whose values are not known yet",
-                    item=item,
-                    remedy="make the space outside the program that is traced, and pass it in",
-                )
+            refuse_traced(value, "make the space outside the program that is traced, and pass it in", item=item)
         with with_values():
             _, key, _ = search_keys(seed)
             return jax.tree.map(jnp.asarray, self.space(key, recast(tables, dtype), given=given))

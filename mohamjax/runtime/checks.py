@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
+from mohamjax.runtime.struct import is_traced
 
 _CALLED = {int: "integers", float: "floats", bool: "bools"}
 
@@ -32,6 +33,12 @@ def check_enabled(dtype: np.dtype, what: str) -> None:
     """Raises InputError if a dtype needs JAX's x64 mode, which is off; `what` is what to do inside it."""
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise InputError(f"{dtype} is not enabled", item="dtype", remedy=f"{what} inside `with jax.enable_x64(True):`")
+
+
+def refuse_traced(value: object, remedy: str, **place: str) -> None:
+    """Raises InputError if a pytree is traced where values are needed; `place` is its `argument` or `item`."""
+    if is_traced(value):
+        raise InputError("holds traced arrays, whose values are not known yet", remedy=remedy, **place)
 
 
 def check_arrays(

@@ -43,6 +43,7 @@ from mohamjax.runtime.code_hash import code_hash, code_unchanged, of_this_packag
 from mohamjax.runtime.part_files import is_abandoned, part_of, target_of
 from mohamjax.runtime.platforms import Options, accelerated, as_usual, with_kernels
 from mohamjax.runtime.platforms import compiler_options as platform_options
+from mohamjax.runtime.struct import is_traced, tracing
 
 _IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_explain")
 """Prefixes of the names of settings that do not affect a program."""
@@ -283,7 +284,7 @@ class _KeptJit(Generic[Result]):
         """Whether another program is being traced or differentiated; false if the platform has no options."""
         if (self.compiler_options or {}) == (self._asked or {}):
             return False
-        return any(isinstance(leaf, jax_core.Tracer) for leaf in (*jax.tree.leaves(arguments), jnp.zeros(())))
+        return is_traced(arguments) or tracing()
 
     def eval_shape(self, *arguments: object, **static: object) -> Result:
         """Shapes and dtypes of the result for these arguments, or for their shapes (`jax.eval_shape`)."""
@@ -368,7 +369,7 @@ def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
     uncommitted arrays would be compiled for each kind. On an accelerator, where this costs a copy to the host and back,
     and while another program is traced, arrays stay as they are.
     """
-    if accelerated() or any(isinstance(leaf, jax_core.Tracer) for leaf in leaves):
+    if accelerated() or is_traced(leaves):
         return list(leaves)
     keys = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
     bare = [jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, keys, strict=True)]

@@ -118,12 +118,17 @@ def is_traced(tree: object) -> bool:
     return any(isinstance(leaf, jax_core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
+def tracing() -> bool:
+    """Whether a program is being traced, so that also what is made of constants is traced."""
+    return is_traced(jnp.zeros(()))
+
+
 def with_values() -> contextlib.AbstractContextManager:
     """A context in which JAX computes at once, also while a program is being traced; elsewhere it changes nothing.
 
     What the host computes and keeps must have values: a tracer that outlives its program is of no use.
     """
-    return jax.ensure_compile_time_eval() if is_traced(jnp.zeros(())) else contextlib.nullcontext()
+    return jax.ensure_compile_time_eval() if tracing() else contextlib.nullcontext()
 
 
 def cast(tree: T, dtype: DTypeLike) -> T:

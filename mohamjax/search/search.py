@@ -225,10 +225,10 @@ class Search:
             hopeless = out_of_reach(problem.resolved, floor, LIMIT_TOLERANCE)
             # Mapping again lowers the floor a little, so what is only just out of reach may be reached.
             again = remapper is not None and len(remapper.schedule) > 0
-            if hopeless is not None:
-                if not again or out_of_reach(problem.resolved, floor, _REMAPPED) is not None:
-                    raise hopeless
+            if hopeless is not None and again and out_of_reach(problem.resolved, floor, _REMAPPED) is None:
                 self._listener.announce(f"{hopeless.message}; layers are still to be mapped again, which lowers bounds")
+            elif hopeless is not None:
+                raise hopeless
         seeds = seed_designs(problem, tables, config, space.evaluation.unique.shape[0], injected=self._injected)
         self._marks["tables"] = tables_hash(tables, seeds)
         check_same_search(self._saved, self._marks)

@@ -12,16 +12,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mohamjax.errors import Argument, InputError, wrong_type
+from mohamjax.reader import real
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.design import OBJECTIVES
-from mohamjax.whatif.parameters import (
-    Parameter,
-    checked_factor,
-    checked_value,
-    known_parameters,
-    parameter,
-    real,
-)
+from mohamjax.whatif.parameters import Parameter, checked_factor, checked_value, known_parameters, parameter
 from mohamjax.whatif.variant import (
     Candidates,
     Told,

@@ -15,7 +15,7 @@ from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.validity import invalid
 from mohamjax.text import plural
 from mohamjax.whatif.grid import Axis, WhatIf, variants_of
-from mohamjax.whatif.variant import Candidates, Variant, in_precision, nominal_variant, variant_sizes
+from mohamjax.whatif.variant import Candidates, Variant, in_precision, nominal_variant, placed_interfaces, variant_sizes
 
 
 @jit_o1
@@ -82,16 +82,15 @@ def unchanged(candidates: Candidates, axes: Sequence[Axis]) -> list[str]:
 
 def _equal_interfaces(candidates: Candidates, axis: Axis) -> list[str]:
     """A sentence for every value with which some designs have as many interfaces as with the next smaller one."""
-    chiplets = np.sum(np.asarray(candidates.designs.template) >= 0, axis=1)
     values = sorted({*axis.values, 1.0} if axis.factor else axis.values)
     variants = variants_of(candidates, [axis], np.asarray(values)[:, None])
-    placed = np.asarray(variants.package.tables.interfaces)[1:, chiplets]  # without the hardware as it is; [V, N]
+    placed = placed_interfaces(candidates, variants)[1:]  # without the hardware as it is
     rule = "factors are rounded, and " * axis.factor + "a row of the mesh has two at most"
     told = []
     for (few, many), (before, after) in zip(itertools.pairwise(values), itertools.pairwise(placed), strict=True):
         equal = int(np.sum(before == after))
         if equal:
-            where = "these designs" if equal == len(chiplets) else f"{equal:,} of {len(chiplets):,} designs"
+            where = "these designs" if equal == len(candidates) else f"{equal:,} of {len(candidates):,} designs"
             told.append(f"{_written(axis, many)} places as many interfaces as {_written(axis, few)} on {where}: {rule}")
     return told
 

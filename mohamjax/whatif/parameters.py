@@ -10,7 +10,6 @@ import difflib
 import math
 from collections import abc
 from collections.abc import Callable, Iterable
-from numbers import Real
 from types import EllipsisType
 
 import jax
@@ -322,18 +321,6 @@ def parameter(known: abc.Mapping[str, Parameter], name: str, argument: str | Arg
         f"use {', '.join(near)}" if near else f"docs/concepts/what-if.md lists them: {', '.join(usual)}, and others"
     )
     raise InputError(f"unknown parameter {name!r:.60}", argument=argument, remedy=remedy)
-
-
-def real(value: object) -> float | None:
-    """A real number of Python, NumPy or JAX as a float; None for anything else, also for texts, True and False."""
-    if isinstance(value, np.ndarray | np.generic | jax.Array) and np.ndim(value) == 0:
-        value = np.asarray(value).item()
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    try:
-        return float(value)
-    except OverflowError:  # an integer that no float holds
-        return None
 
 
 def checked_value(one: Parameter, value: float, argument: str | Argument) -> float:

@@ -33,6 +33,7 @@ from mohamjax.whatif.variant import (
     in_precision,
     nominal_variant,
     on_variant,
+    placed_interfaces,
     stack_variants,
 )
 
@@ -186,8 +187,7 @@ def _more_interfaces(candidates: Candidates, high: Variant, low: Variant) -> np.
 
     A row of the mesh has two at most, so that twice as many may not fit.
     """
-    chiplets = np.sum(np.asarray(candidates.designs.template) >= 0, axis=1)
-    many, few = (np.asarray(one.package.tables.interfaces, float)[chiplets] for one in (high, low))
+    many, few = (placed_interfaces(candidates, one) for one in (high, low))
     return np.where(many > few, np.log(np.maximum(many, 1) / np.maximum(few, 1)), np.nan)
 
 

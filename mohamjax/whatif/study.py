@@ -13,8 +13,9 @@ from mohamjax.errors import InputError, wrong_type
 from mohamjax.problem.design_problem import DesignProblem, as_problem
 from mohamjax.problem.evaluation import fits_space
 from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.checks import refuse_traced
 from mohamjax.runtime.programs import jit_o1
-from mohamjax.runtime.struct import is_traced, with_values
+from mohamjax.runtime.struct import with_values
 from mohamjax.schedule import Design, SizedDesign, package_arrays
 from mohamjax.schedule.design import sized
 from mohamjax.whatif.grid import Values, WhatIf
@@ -44,13 +45,9 @@ def _candidates(
     if np.ndim(genes.order) < 2 or not len(designs):
         told = "is a single design, without a leading axis" if np.ndim(genes.order) < 2 else "holds no design"
         raise InputError(told, argument="designs", remedy="give several, or a slice of one, such as designs[3:4]")
+    remedy = "ask what-if questions outside jax.jit; inside, jax.vmap(evaluate, (0, None)) takes designs"
     for argument, value in (("designs", designs), ("space", space)):
-        if is_traced(value):
-            raise InputError(
-                "holds traced arrays, whose values are not known yet",
-                argument=argument,
-                remedy="ask what-if questions outside jax.jit; inside, jax.vmap(evaluate, (0, None)) takes designs",
-            )
+        refuse_traced(value, remedy, argument=argument)
     problem = as_problem(problem)
     evaluation = space.evaluation
     with in_precision(evaluation.tables.cycles.dtype):

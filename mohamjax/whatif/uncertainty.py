@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from mohamjax import emo
 from mohamjax.errors import Argument, InputError
-from mohamjax.reader import count_asked
+from mohamjax.reader import count_asked, real
 from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.design import OBJECTIVES
-from mohamjax.whatif.parameters import Parameter, apart, known_parameters, parameter, real
+from mohamjax.whatif.parameters import Parameter, apart, known_parameters, parameter
 from mohamjax.whatif.variant import (
     Candidates,
     Told,

@@ -168,6 +168,12 @@ def nominal_variant(evaluation: EvaluationArrays) -> Variant:
     )
 
 
+def placed_interfaces(candidates: Candidates, variant: Variant) -> np.ndarray:
+    """`[..., N]` int, memory interfaces that designs have on variants `[...]`; a row of the mesh has two at most."""
+    chiplets = np.sum(np.asarray(candidates.designs.template) >= 0, axis=1)
+    return np.asarray(variant.package.tables.interfaces)[..., chiplets]
+
+
 def stack_variants(variants: Sequence[Variant]) -> Variant:
     """Variants as one pytree with a leading axis `[K]`, NumPy leaves.
 
