@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+from typing import Any
+
 import msgspec
 
 from mohamjax.errors import InputError
@@ -59,7 +63,17 @@ def schema(name: str) -> dict[str, object]:
     name = next((known for known in FORMS if name in names(known)), name)
     if name not in FORMS:
         raise InputError(f"there is no schema {name!r}", remedy=suggestion(name, FORMS))
-    made = msgspec.json.schema(FORMS[name])
+    made = json.loads(json.dumps(msgspec.json.schema(FORMS[name])), object_hook=_settled)
     own = made["$defs"].pop(FORMS[name].__name__)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **own, "title": name}
     return {**head, "$defs": made["$defs"]} if made["$defs"] else head
+
+
+def _settled(part: dict[str, Any]) -> dict[str, Any]:
+    """A part of a schema without what differs between msgspec's versions: a docstring's indents, the order of types."""
+    part = dict(part)
+    if isinstance(part.get("description"), str):
+        part["description"] = inspect.cleandoc(part["description"])
+    if isinstance(part.get("anyOf"), list):
+        part["anyOf"].sort(key=lambda kind: (kind == {"type": "null"}, json.dumps(kind, sort_keys=True)))
+    return part
