@@ -15,8 +15,8 @@ from test_operators import FREE, L, S, T, U, genetics, kinds, problems
 from mohamjax.mapping import MappingTables
 from mohamjax.problem.plan_tables import WEIGHTS, plan_tables
 from mohamjax.problem.resolved import CLOSED
-from mohamjax.search.plan_operators import completed, sample_plan
-from mohamjax.search.plans import Plan, decode
+from mohamjax.search.plan_operators import completed, drawn_plan
+from mohamjax.search.plans import Plan, decode, sized
 
 ENTRIES = 40  # two words, the second one not full
 LEVELS = 3
@@ -106,6 +106,11 @@ def case(seed: int, layers: int = 13, chips: int = S, blocked: bool = True, dema
         homogeneous=jnp.int32(1 if "h" in demands else -1), kinds=kinds(layers, g.unique, g.able, pin),
     )  # fmt: skip
     return Case(g, plan_tables(tables, duration), tables, duration)
+
+
+def sample_plan(key, g, tables) -> Plan:
+    """A random plan as in the search: drawn, completed, and every chiplet with a size."""
+    return sized(completed(drawn_plan(key, g, tables), g), tables)
 
 
 @jax.jit

@@ -8,7 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_cases import BATCH, ENTRIES, S, T, broken, case, completed_all, decode_all, each, random_plans, unfit
+from plan_cases import (
+    BATCH,
+    ENTRIES,
+    S,
+    T,
+    broken,
+    case,
+    completed_all,
+    decode_all,
+    each,
+    random_plans,
+    sample_plan,
+    unfit,
+)
 from test_operators import L
 
 from mohamjax.problem.plan_tables import LEAST, WEIGHTS
@@ -21,7 +34,6 @@ from mohamjax.search.plan_operators import (
     drawn_plan,
     mutation,
     neighbour,
-    sample_plan,
 )
 from mohamjax.search.plans import Plan
 

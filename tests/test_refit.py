@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from design_cases import TEMPLATES, application, recast, space_of, tables
+from plan_cases import sample_plan
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
 from mohamjax.schedule import isolated_cycles
 from mohamjax.search import operators
-from mohamjax.search.plan_operators import sample_plan
 from mohamjax.search.plans import decode, refit, used_sizes
 
 NUMBER = 64

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import yaml
 from design_cases import TEMPLATES, application, evaluation, random_designs, recast, space_of, tables
+from plan_cases import sample_plan
 from small_search import small_network
 
 import mohamjax as mj
@@ -34,7 +35,6 @@ from mohamjax.schedule.ensemble import model_reports, models_of, over_models, ow
 from mohamjax.search import Settings
 from mohamjax.search import search as searching
 from mohamjax.search.listener import Silent
-from mohamjax.search.plan_operators import sample_plan
 from mohamjax.search.plans import THRIFT, decode
 from mohamjax.workload import ApplicationModel, Ensemble, Member, load_ensemble, load_scenario
 from mohamjax.workload.layer import with_batch

@@ -26,7 +26,7 @@ from mohamjax.unico.acquisition import (
     random_directions,
     scalarised,
 )
-from mohamjax.unico.protocol import Axes, distance_to_ideal
+from mohamjax.unico.axes import Axes, distance_to_ideal
 
 C, D, M, Q, S, K, F = 40, 3, 2, 4, 8, 16, 64
 DRAWS = Draws(samples=S, features=F, directions=K)

@@ -12,13 +12,14 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
 import unico_runs
 import unico_tables
+from unico_measures import hypervolume_difference
 from unico_runs import RUN_COLUMNS, SINGLE, TRAINED, UNSEEN, VARIANTS, Lines, Run, Runs
 from unico_runs import application as workload
 
 from mohamjax.plot.unico import hypervolume_differences, loop_bounds
+from mohamjax.unico.axes import Axes, distance_to_ideal
 from mohamjax.unico.config import METHODS, CodesignConfig
 from mohamjax.unico.problem import CodesignProblem
-from mohamjax.unico.protocol import Axes, distance_to_ideal, hypervolume_difference
 from mohamjax.unico.search import HardwareSearch
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.unico.halving import AREAS, Bracket, area_above_terminal, area_of_improvement, keep, pad_lanes, seats
+from mohamjax.unico.halving import AREAS, Bracket, area_above_terminal, area_of_improvement, keep, seats
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,6 @@ def test_keep_against_a_plain_version(lanes, numbers):
     found = keep(jnp.float32(terminal), jnp.float32(area), alive, survivors=survivors, by_area=by_area).tolist()
     assert found == plain_keep(terminal, area, alive, survivors, by_area)
     assert len(set(found)) == survivors
-
-
-def test_padding():
-    index, alive = pad_lanes(jnp.array([5, 2, 7]), 4)
-    assert index.tolist() == [5, 2, 7, 5]
-    assert alive.tolist() == [True, True, True, False]
 
 
 def test_one_program_per_number_of_lanes():

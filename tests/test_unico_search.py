@@ -22,11 +22,11 @@ from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint
 from mohamjax.io.codesign import write_codesign
 from mohamjax.io.designs import evaluate_designs
 from mohamjax.unico import acquisition, proposals
+from mohamjax.unico.axes import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.choices import settings
 from mohamjax.unico.config import METHODS, CodesignConfig
 from mohamjax.unico.history import History, unico_fit, worth_finishing
 from mohamjax.unico.problem import CodesignProblem
-from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.results import HISTORY_COLUMNS, evaluated_front, history_rows
 from mohamjax.unico.search import HardwareSearch, _behind
 from mohamjax.unico.space import named_space

@@ -43,13 +43,13 @@ from unico_runs import (
 from mohamjax.dims import DIMS
 from mohamjax.io.files import write_text
 from mohamjax.plot.unico import hypervolume_differences, loop_bounds
+from mohamjax.unico.axes import Axes, nearest_to_ideal
 from mohamjax.unico.bracket import MappingSearch, run_bracket
 from mohamjax.unico.choices import settings
 from mohamjax.unico.config import BUDGETS
 from mohamjax.unico.halving import Bracket
 from mohamjax.unico.lanes import LaneConfig, advance, lane_problem, wires_room
 from mohamjax.unico.problem import CodesignProblem
-from mohamjax.unico.protocol import Axes, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace, named_space
 
 UNICO_AXES = ("pe_x", "pe_y", "local_bytes", "shared_bytes", "noc_bits", "dataflow")

@@ -10,21 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from unico_measures import cost_to_reach, hypervolume_difference, mean_of_ratios, ratio_of_means, sign_test
 from unico_runs import Run
 from wilcoxon_tests import a12, signed_rank
 
 from mohamjax import emo
 from mohamjax.text import table
-from mohamjax.unico.protocol import (
-    Axes,
-    cost_to_reach,
-    distance_to_ideal,
-    hypervolume_difference,
-    mean_of_ratios,
-    nearest_to_ideal,
-    ratio_of_means,
-    sign_test,
-)
+from mohamjax.unico.axes import Axes, distance_to_ideal, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace
 
 Pairs = list[tuple[str, int]]

@@ -20,7 +20,7 @@ from mohamjax.runtime.draws import Draws
 from mohamjax.runtime.struct import record
 from mohamjax.schedule import Design
 from mohamjax.search.operators import scheduling_mutation, spliced
-from mohamjax.search.plans import Plan, Planned, fitting, sized, used_sizes
+from mohamjax.search.plans import Plan, Planned, fitting, used_sizes
 
 
 @record
@@ -132,11 +132,6 @@ def _new_chiplets(draws: Draws, number: int, tables: PlanTables) -> tuple[jax.Ar
     templates, sizes = tables.library.shape[:2]
     template = draws.below(templates, number)
     return template, tables.library[template, draws.below(sizes, number)], draws.below(tables.fits.shape[1], number)
-
-
-def sample_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
-    """A random plan: `drawn_plan`, completed, with every `LEAST` replaced by a size."""
-    return sized(completed(drawn_plan(key, genetics, tables), genetics), tables)
 
 
 def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:

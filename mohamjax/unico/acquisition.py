@@ -340,7 +340,7 @@ def approach(
 ) -> Batch:
     """Batch by the expected approach to the ideal: the share by which the least distance falls over sampled functions.
 
-    The distances are those of `protocol.Axes`. Linear and logarithmic axes have equal weight; an axis type on which the
+    The distances are those of `axes.Axes`. Linear and logarithmic axes have equal weight; an axis type on which the
     least distance is already 0 adds nothing. A second pick gains only what the first has left. A pick of gain 0 is
     arbitrary.
 

@@ -208,18 +208,3 @@ def keep(terminal: jax.Array, area: jax.Array, alive: jax.Array, *, survivors: i
     steepness = jnp.where(grade == 0, jnp.where(jnp.isnan(area), -jnp.inf, area), 0)
     others = lax.sort((jnp.where(left, grade, 3), -steepness, lane), num_keys=3)[-1][:by_area]
     return jnp.concatenate([by_terminal, others])
-
-
-def pad_lanes(index: jax.Array, lanes: int) -> tuple[jax.Array, jax.Array]:
-    """Rows to gather for a round of more lanes than hardware points; copies of the first row fill it up.
-
-    Args:
-        index: `[k]` integers, at least one.
-        lanes: Static, at least k: `Round.lanes`.
-
-    Returns:
-        `[lanes]` int32 indices and `[lanes]` bool, true for the first k.
-    """
-    index = jnp.asarray(index, jnp.int32)
-    alive = jnp.arange(lanes) < index.shape[0]
-    return jnp.concatenate([index, jnp.full(lanes - index.shape[0], index[0])]), alive

@@ -12,8 +12,8 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.mapping.space import MappingGenes
+from mohamjax.unico.axes import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.bracket import Measured
-from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace
 
 OBJECTIVES = ("latency_s", "power_W", "area_mm2")

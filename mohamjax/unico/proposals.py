@@ -16,9 +16,9 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.unico import acquisition, fidelity, gp
+from mohamjax.unico.axes import Axes, distance_to_ideal
 from mohamjax.unico.config import CodesignConfig
 from mohamjax.unico.history import OBJECTIVES, History
-from mohamjax.unico.protocol import Axes, distance_to_ideal
 from mohamjax.unico.robustness import impute
 from mohamjax.unico.space import HardwareSpace
 

@@ -11,7 +11,7 @@ from mohamjax.runtime.struct import put
 from mohamjax.schedule import Design, Evaluated, SizedDesign, padded_jobs, reevaluate
 from mohamjax.schedule.design import padded
 from mohamjax.schedule.setup import Setup
-from mohamjax.unico.protocol import Axes, hypervolume
+from mohamjax.unico.axes import Axes, hypervolume
 from mohamjax.unico.search import CodesignResult
 
 HISTORY_COLUMNS = (
