@@ -36,6 +36,7 @@ from mohamjax.runtime.struct import record, take
 from mohamjax.workload import DIMS
 
 _BATCH = 8 * BLOCK
+_FEW_CHILDREN = 1024  # of a level; up to here, counting with tables over them takes no longer than compiling without
 
 
 @record
@@ -226,8 +227,9 @@ def tabulate_sets(
 
     Not jitted itself. Entries that exist go through one program in batches of equal size. It is compiled once per L,
     float dtype (that of `templates`), `fixed` and `whole`, for any numbers of layers, templates and mappings, and once
-    more for entries that need the tables over children. A mapping that is invalid under its template's maximum sizes
-    keeps its place with objectives of +inf.
+    more for entries that need the tables over children. In double precision, where some entries usually need them, all
+    entries of a template with few children are counted with them, so that most calls compile one program. A mapping
+    that is invalid under its template's maximum sizes keeps its place with objectives of +inf.
 
     Args:
         layers: leading axis `[B]`.
@@ -249,8 +251,10 @@ def tabulate_sets(
     needs = np.full(lead, fixed) | need_children(mapping.spatial > 1, double=double)
     if whole:
         needs |= np.asarray(templates.sized)[:, None]
-    needs &= exists
     most = np.prod(templates.machine.fanout, axis=-1).max(axis=-1)
+    if double:
+        needs |= (most <= _FEW_CHILDREN)[:, None]
+    needs &= exists
     largest = room_for(mapping.spatial[needs], most[np.nonzero(needs)[0]])
     columns: dict[str, Any] = {
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
