@@ -66,7 +66,7 @@ def assert_same(a, b):
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
-@pytest.mark.parametrize("links", [False, True], ids=["nolinks", "links"])
+@pytest.mark.parametrize("links", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["nolinks", "links"])
 @few
 @given(seed=SEEDS)
 def test_agrees_with_plain_rules(links, seed):

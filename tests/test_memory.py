@@ -278,6 +278,7 @@ def test_what_if_asks_for_the_energy_by_its_name():
             mj.what_if(designs, space, problem(mj.Memory("HBM2")), {"clock": [1]})
 
 
+@pytest.mark.slow
 def test_templates_that_state_their_memory_scale_it_with_the_rest():
     own = asked(None)
     known = known_parameters(own)

@@ -86,6 +86,7 @@ def test_the_form_is_that_of_the_device_that_jax_takes(monkeypatch):
         assert not accelerated()
 
 
+@pytest.mark.slow
 def test_blocks_and_short_loops_give_the_same_in_either_form():
     rows = jnp.arange(300, dtype=jnp.float32)
     with traced("wide"):

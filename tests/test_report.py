@@ -234,7 +234,7 @@ def test_values_have_the_digits_and_units_of_their_columns(name, value, shown):
 
 
 @NODE
-@pytest.mark.parametrize("leaks", [False, True])
+@pytest.mark.parametrize("leaks", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_shares_of_energy_are_of_the_whole_with_its_leakage(evaluated, leaks):
     """Of chiplets and of networks they add up to 100 %, and are those of the numbers that the report was made of."""
     if leaks:

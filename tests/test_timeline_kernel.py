@@ -189,6 +189,7 @@ def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for(kernel
     assert "triton" not in text("cuda")
 
 
+@pytest.mark.slow
 def test_what_the_kernel_writes_is_marked_for_the_check_of_shard_map(kernels):
     """It is marked as varying between devices, so that users need not switch the check off."""
     arguments, axes = drawn(0, 4)

@@ -93,6 +93,7 @@ def test_a_bracket_keeps_the_best(bracket):
     assert best <= set(trace.alive[1])
 
 
+@pytest.mark.slow
 def test_evaluations_are_counted(search):
     before = search.evaluations
     run_bracket(search, INDEX, BRACKET, latency_score)
@@ -158,6 +159,7 @@ def test_robustness_is_that_of_the_samples(search, full):
     assert (tail.latency[:, 0] * 1e-9 <= 2 * found.latency_s).all()
 
 
+@pytest.mark.slow
 def test_one_program_per_size(search):
     from mohamjax.unico.lanes import advance
 

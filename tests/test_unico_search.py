@@ -194,6 +194,7 @@ def test_other_methods_do_not_aim(whole, monkeypatch):
     assert found[0] != candidates[0]
 
 
+@pytest.mark.slow
 def test_rivals_have_the_extras_where_they_are_asked_for(whole, monkeypatch):
     """HASCO proposes single points, a share of which aim; without extras none does, whatever the share."""
     found, candidates = aimed_batch(whole, monkeypatch, [1.0], method="hasco", extras=True)
@@ -479,6 +480,7 @@ def network(tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.slow
 def test_the_command(network, tmp_path, capsys):
     (tmp_path / "bounds.json").write_text("{}")  # would be read as those of this front
     words = ["codesign", network, "--space", "unico-ci", "--budget", "ci", "--out", str(tmp_path), "--json"]
