@@ -5,7 +5,7 @@ sizes and schedules as they are. Ratios are over the values before; "longer" cou
 The changes: large register files (over 64 rows) as SRAMs; a single port for reads and writes of the buffers that state
 16 words per cycle with rows of 8; the same with the cycle time that the technology gives their largest size, where it
 is longer than a clock cycle; wires as long as the chiplet where the template states an energy per hop; and a
-multiply-accumulate of 0.23 pJ (Horowitz, ISSCC 2014: an 8-bit multiplier and a 32-bit adder at 45 nm). Below that, the
+multiply-accumulate of 0.23 pJ (Horowitz, ISSCC 2014: an 8-bit multiplication and addition at 45 nm). Below that, the
 designs with a chiplet too small for its interface.
 
     python experiments/conventions.py results/ar-vr-tiny results/ar-vr-simba --out experiments/results/conventions.md
