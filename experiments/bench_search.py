@@ -75,9 +75,9 @@ def shares(state, space, config, settings) -> dict[str, float]:
     sizes = Sizes(population=config.population, immigrants=config.immigrant_count, archive=config.archive)
     search = problem.search(sizes, objectives=3, dtype=jnp.float32)
     own = jax.tree.map(lambda leaf: leaf[0], ArchivedState(population=state.population, archive=state.archive))
-    breeding = jax.jit(lambda own, space, rates: search.ask(own, space=space, rates=rates))
+    breeding = jax.jit(lambda own, space, rates: search.ask(own, context=space, rates=rates))
     evaluation = jax.jit(problem.evaluate)
-    survival = jax.jit(lambda own, children, values, space: search.tell(own, children, values, space=space))
+    survival = jax.jit(lambda own, children, values, space: search.tell(own, children, values, context=space))
     children = breeding(own, space, rates)
     values = evaluation(children, space)
     parts = {
