@@ -22,7 +22,7 @@ import tempfile
 import time
 
 from checkouts import COMMAND
-from report import Report, header
+from report import Report, commit, header
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 _DONE = re.compile(
@@ -81,7 +81,10 @@ def main() -> None:
     arguments = parser.parse_args()
     checkouts = {"here": HERE} | ({"there": arguments.against.resolve()} if arguments.against else {})
     report = Report()
-    report.say(f"{header()}; {arguments.scenario}, medians of {arguments.repeats}.", "")
+    about = f"{header()}; {arguments.scenario}, medians of {arguments.repeats}."
+    if arguments.against:
+        about += f" The other checkout is of commit {commit(arguments.against / 'mohamjax')}."
+    report.say(about, "")
     report.say((__doc__ or "").split("\n\n")[1].strip(), "")
     report.head("budget", "caches", "checkout", "seconds", "of the processor", "share of the other's seconds")
     for budget in arguments.budgets.split(","):
