@@ -24,13 +24,13 @@ from mohamjax.search import Settings, genetic_problem
 from mohamjax.search.config import MohamConfig
 from mohamjax.workload import load_scenario
 
-_SHARED = "a shared server, 2026-11-25, JAX 0.10.2"
+_MACHINE = "two cores of a shared server, 2026-11-29, JAX 0.10.2, without other work, commit e44f4a57"
 
 COMMITTED: dict[str, dict[int, tuple[int, str]]] = {
     "ar-vr": {
-        256: (8_849, f"two cores of {_SHARED}, without other work, commit a9b953f"),
-        1024: (11_987, f"one core of {_SHARED}, beside other work, commits d479d96 to 48469c7"),
-        16_384: (11_744, f"one core of {_SHARED}, beside other work, commits d479d96 to 48469c7"),
+        256: (7_989, _MACHINE),
+        1024: (9_754, _MACHINE),
+        16_384: (9_494, _MACHINE),
     }
 }
 """Designs/s of whole generations, with machine and commit, by scenario and population size.
