@@ -27,7 +27,7 @@ from mohamjax.hardware.timing import CLOCK_NS, slow_buffers
 from mohamjax.io import evaluate_designs
 
 LARGE = 64
-"""Rows beyond which the reference recommends SRAMs in the place of register files."""
+"""A register file with more rows than this becomes an SRAM, as the reference data recommend."""
 
 SMALL_MM2 = 0.01
 """A bump of 100 um by 100 um."""
@@ -47,30 +47,28 @@ def registers_as_srams(template: dict) -> bool:
     return found
 
 
-def _one_port(template: dict, names: list[str], cycles: float) -> bool:
+def _share_ports(template: dict, cycles: dict[str, float]) -> bool:
+    """Lets the ports of levels, by name, make one access in so many cycles, be it a read or a write."""
     for level in template["levels"]:
-        if level["name"] in names:
-            level["shared_bandwidth"] = level["ports"] * level["block_words"] / cycles
-    return bool(names)
+        if level["name"] in cycles:
+            level["shared_bandwidth"] = level["ports"] * level["block_words"] / cycles[level["name"]]
+    return bool(cycles)
 
 
 def single_ports(template: dict) -> bool:
     """Where a level states more words than its ports deliver in a cycle."""
-    stated = [
-        level["name"]
+    stated = {
+        level["name"]: 1.0
         for level in template["levels"]
         if level["component"] == "sram" and max(level["bandwidth"]) > level["ports"] * level["block_words"]
-    ]
-    return _one_port(template, stated, 1.0)
+    }
+    return _share_ports(template, stated)
 
 
 def cycle_times(template: dict) -> bool:
     """All buffers whose largest size is slower than the clock get one access per cycle time."""
     slow = slow_buffers((template_from_dict(template),), load_technology())
-    late = [(level, ns / CLOCK_NS) for _, level, *_, ns in slow if ns > CLOCK_NS]
-    for level, cycles in late:
-        _one_port(template, [level], cycles)
-    return bool(late)
+    return _share_ports(template, {level: ns / CLOCK_NS for _, level, *_, ns in slow if ns > CLOCK_NS})
 
 
 def wires(template: dict) -> bool:

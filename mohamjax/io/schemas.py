@@ -71,7 +71,6 @@ def schema(name: str) -> dict[str, object]:
 
 def _settled(part: dict[str, Any]) -> dict[str, Any]:
     """A part of a schema without what differs between msgspec's versions: a docstring's indents, the order of types."""
-    part = dict(part)
     if isinstance(part.get("description"), str):
         part["description"] = inspect.cleandoc(part["description"])
     if isinstance(part.get("anyOf"), list):
