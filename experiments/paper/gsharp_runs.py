@@ -38,6 +38,8 @@ LIBRARY = (
     "CMA-ES-printed",
 )  # fmt: skip
 """Table 5's optimisers with its settings, which for DE are the library's defaults; CMA-ES's first spread is ours."""
+DETERMINISTIC = ("Halton", "Hammersley")
+"""Those of them whose points do not depend on the seed: nevergrad does not scramble these sequences."""
 LEARNED = ("A2C", "PPO")
 PUBLISHED = ("gsharp-printed", "gsharp-released", "standard-ga-printed")
 OURS = ("gsharp",)
@@ -98,6 +100,12 @@ def _table(case: Case, most: int | None) -> JobTable:
     return platform_table(batch.names[:most], batch.shapes[:most], platform, case.bandwidth, demand=case.demand)
 
 
+def without_chance(method: str) -> bool:
+    """Whether every seed gives the same schedule: heuristics without a random rule, and unscrambled sequences."""
+    ruled = method in HEURISTICS and not method.startswith("random") and not method.endswith("random")
+    return ruled or method in DETERMINISTIC
+
+
 def converged(history: Sequence[tuple[int, float]]) -> int:
     """Evaluations after which a search was within 1 % of where it ended."""
     return next(n for n, value in history if value <= 1.01 * history[-1][1])
@@ -144,10 +152,9 @@ class Searches:
 
     def rows(self, case: Case, method: str) -> list[dict[str, str]]:
         """Lines of all seeds; runs those that are missing, if they may begin."""
-        slow = method in (*LIBRARY, *LEARNED)
-        count = self.study.pick(1, 1, self.study.seeds) if slow else self.study.seeds
-        if method in HEURISTICS and not method.startswith("random") and not method.endswith("random"):
-            count = 1
+        count = 1 if without_chance(method) else self.study.seeds
+        if method in (*LIBRARY, *LEARNED):
+            count = self.study.pick(1, count, count)
         whole = functools.cache(lambda: self._islands(case, method, count))
 
         def run(seed: int) -> Mapping[str, object]:
