@@ -71,7 +71,7 @@ def test_sets_hold_what_the_rules_allow(mapped, network):
 
 def test_files_for_people_and_for_timeloop(mapped, network):
     text = (mapped / "nests.txt").read_text()
-    assert "first (conv, K=8 C=8 P=4 Q=4) on simba: fastest" in text and "parallel for" in text
+    assert "net/first (conv, K=8 C=8 P=4 Q=4) on simba: fastest" in text and "parallel for" in text
     assert (mapped / "figure.png").read_bytes()[:4] == b"\x89PNG"
     folders = [path.parent for path in (mapped / "timeloop").glob("*/*/mapping.yaml")]
     report = json.loads((mapped / "sets.json").read_text())

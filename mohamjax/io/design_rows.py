@@ -41,10 +41,7 @@ class DesignRules:
         check_ports(templates, setup.technology)
         self.setup, self.tiles = setup, setup.package.max_tiles
         self.store = NestStore(application, templates, levels, template_structure(templates, levels).machine)
-        self.layers = {
-            f"{application.networks[n].name}/{layer.name}": i
-            for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
-        }
+        self.layers = {name: i for i, name in enumerate(application.full_names)}
         self.edges = dependences(application)
         self.unique = np.asarray(application.unique_of_layer)
         self.kinds = {template.name: t for t, template in enumerate(templates)}

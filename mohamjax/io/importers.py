@@ -405,8 +405,8 @@ class _LayerNames:
         self._path = path
         self._networks = [application.networks[n].name for n in application.network_of_layer]
         self._numbers: dict[str, int | None] = {}
-        for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True)):
-            self._numbers[f"{application.networks[n].name}/{layer.name}"] = i
+        for i, (layer, name) in enumerate(zip(application.layers, application.full_names, strict=True)):
+            self._numbers[name] = i
             self._numbers[layer.name] = None if layer.name in self._numbers else i
 
     def number(self, name: str, network: str, item: str) -> int:

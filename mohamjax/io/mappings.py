@@ -152,7 +152,7 @@ def best_nests(setup: Setup, tables: MappingTables) -> str:
     blocks = []
     alone_cycles = isolated_cycles(tables, setup.package)
     for u, unique in enumerate(application.unique_layers):
-        name = application.layers[application.unique_of_layer.index(u)].name
+        name = application.full_names[application.unique_of_layer.index(u)]
         for t, template in enumerate(templates):
             values = np.asarray(tables.objectives)[u, t, : int(np.asarray(tables.count)[u, t])].astype(float)
             if not len(values):

@@ -261,7 +261,7 @@ def batch_of_layers(
         layer = application.layers[i]
         network = application.networks[application.network_of_layer[i]]
         layers.append(UniqueLayer(layer.type, layer.shape))
-        names.append(f"{place} {network.name}/{layer.name}")
+        names.append(f"{place} {application.full_names[i]}")
         tenants.append(network.name)
         weight.append(network.weight)
         deadline.append(network.deadline_s / CYCLE_S)

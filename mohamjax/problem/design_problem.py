@@ -422,11 +422,9 @@ def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np
         reasons = [fits(t, layer.type, layer.shape) for t in templates]
         table[u] = [reason is None for reason in reasons]
         if not table[u].any():
-            first = application.unique_of_layer.index(u)
-            network = application.networks[application.network_of_layer[first]].name
             raise InputError(
                 f"no template can run this layer: {reasons[0]}",
-                item=f"{network}/{application.layers[first].name}",
+                item=application.full_names[application.unique_of_layer.index(u)],
                 remedy="add a template that runs it",
             )
     return table
@@ -465,12 +463,12 @@ def assignable(
             package is too small.
     """
     able = resolved.allowed & runs[list(application.unique_of_layer)]
-    for layer, network, row in zip(application.layers, application.network_of_layer, able, strict=True):
+    for layer, name, row in zip(application.layers, application.full_names, able, strict=True):
         if not row.any():
             raise InputError(
                 f"no template runs this layer (type {layer.type})",
                 file=resolved.file or None,
-                item=f"{application.networks[network].name}/{layer.name}",
+                item=name,
                 remedy="add a template that runs it, enlarge its buffers, or loosen what pins it",
             )
     if resolved.homogeneous and not able.all(axis=0).any():

@@ -279,10 +279,7 @@ def _pins(
     ground: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Templates that the pins allow every layer `[layers, T]`, and the tile that it must run on `[layers]`, or -1."""
-    names = [
-        f"{application.networks[n].name}/{layer.name}"
-        for layer, n in zip(application.layers, application.network_of_layer, strict=True)
-    ]
+    names = application.full_names
     allowed = np.ones((len(names), len(kind)), bool)
     tile = np.full(len(names), -1, np.int32)
     for i, pin in enumerate(r.pins):

@@ -158,8 +158,7 @@ def _told(application: ApplicationModel, lost: np.ndarray) -> str:
     """Says which layers fit no chiplet (`lost`, `[layers]` bool); empty where all fit one."""
     if not lost.any():
         return ""
-    first = int(np.argmax(lost))
-    name = f"{application.networks[application.network_of_layer[first]].name}/{application.layers[first].name}"
+    name = application.full_names[int(np.argmax(lost))]
     others = int(lost.sum()) - 1
     return f"layer {name} fits no chiplet" + (f", nor do {others} others" if others else "")
 

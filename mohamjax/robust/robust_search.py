@@ -167,12 +167,8 @@ def check_robust(ensemble: Ensemble, problem: DesignProblem, settings: Settings)
 
 def problem_of(application: ApplicationModel, problem: DesignProblem) -> DesignProblem:
     """The problem of other networks on the same hardware, with only those pins that name their layers."""
-    names = [
-        f"{application.networks[n].name}/{layer.name}"
-        for layer, n in zip(application.layers, application.network_of_layer, strict=True)
-    ]
     pins = problem.requirements.pins
-    pins = tuple(pin for pin in pins if any(fnmatch.fnmatchcase(name, pin.layers) for name in names))
+    pins = tuple(pin for pin in pins if any(fnmatch.fnmatchcase(name, pin.layers) for name in application.full_names))
     requirements = dataclasses.replace(problem.requirements, pins=pins)
     return problem.replace(application=application, requirements=requirements)
 

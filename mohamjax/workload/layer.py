@@ -223,6 +223,11 @@ class ApplicationModel:
         return tuple(i for i, network in enumerate(self.networks) for _ in network.layers)
 
     @functools.cached_property
+    def full_names(self) -> tuple[str, ...]:
+        """Name of each layer of `layers` with that of its network: NETWORK/LAYER."""
+        return tuple(f"{network.name}/{layer.name}" for network in self.networks for layer in network.layers)
+
+    @functools.cached_property
     def unique_layers(self) -> tuple[UniqueLayer, ...]:
         """Distinct (type, shape) pairs in order of first appearance."""
         return tuple(dict.fromkeys(UniqueLayer(layer.type, layer.shape) for layer in self.layers))
