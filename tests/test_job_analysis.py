@@ -13,7 +13,9 @@ from mohamjax.errors import InputError
 from mohamjax.io.jobs import read_jobs
 from mohamjax.jobs.analysis import (
     DEMANDS,
+    NEST_DEMANDS,
     STYLES,
+    JobAnalysis,
     analyse,
     bandwidth_demand,
     flexible_rows,
@@ -100,6 +102,56 @@ def test_depthwise_layers_beyond_what_the_elements_hold_take_more_rounds():
     shapes = job_shapes([layer_shape("dwconv", {"C": c, "P": 2, "Q": 2}) for c in (64 * 2 * 4, 64 * 2 * 4 + 1)])
     latency = analyse(shapes, "HB", 2, 4).latency
     assert latency.tolist() == [1 + 64 * 4, 1 + 2 * 64 * 4]
+
+
+@settings(max_examples=40, deadline=None)
+@given(LAYER, st.integers(1, 12), st.sampled_from([1, 2, 8]), st.sampled_from([2, 4, 16]))
+def test_tile_sets_of_output_rows_hold_the_rows_of_their_passes(bounds, factor, rows, columns):
+    """All passes over the output rows are walked; all of them but the last have as many as the array has elements."""
+    bounds = bounds | {"P": bounds["P"] * factor}
+    found = analyse(job_shapes([layer_shape("conv", bounds)]), "LB_rs", rows, columns)
+    K, C, P, Q, R, S = (bounds[d] for d in "KCPQRS")
+    passes = [min(rows * columns, P - at) for at in range(0, P, rows * columns)]
+    wide = min(Q, S)
+    # Each column of elements has a row of inputs per output row, and R - 1 more that it shares with none.
+    held = [R * S + (y + -(-y // columns) * (R - 1)) * (wide + S - 1) + y * wide for y in passes]
+    assert found.tile_bytes[0] == max(held)
+    assert found.tiles[0] == K * C * -(-Q // S) * len(passes)
+
+
+def test_depthwise_tile_sets_hold_the_channels_of_their_rounds():
+    channels = [64, 100, 256, 512, 1024]
+    shapes = job_shapes([layer_shape("dwconv", {"C": c, "P": 7, "Q": 7, "R": 3, "S": 3}) for c in channels])
+    found = analyse(shapes, "HB", 2, 2)
+    once = [c * (2 * 9 + 1) - (64 if c % 64 == 0 else 0) for c in channels]
+    assert found.tile_bytes.tolist() == [*once[:3], once[2], once[2]]
+    assert found.tiles.tolist() == [49 * rounds for rounds in (1, 1, 1, 2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds", "weights"),
+    [
+        ("conv", {"K": 16, "C": 4, "P": 7, "Q": 7, "R": 3, "S": 3}, 16 * 4 * 9),
+        ("gconv", {"G": 3, "K": 5, "C": 4, "P": 7, "Q": 2, "R": 3, "S": 1}, 3 * 5 * 4 * 3),
+        ("dwconv", {"G": 16, "P": 7, "Q": 7, "R": 3, "S": 3}, 16 * 9),
+        ("fc", {"K": 16, "C": 4}, 64),
+    ],
+)
+def test_samples_share_their_weights(kind, bounds, weights):
+    """Eight samples are eight times the work, inputs and outputs, but the weights of one."""
+    one, eight = (job_shapes([layer_shape(kind, bounds | {"N": n})]) for n in (1, 8))
+    assert eight.macs[0] == 8 * one.macs[0]
+    assert eight.tensor_bytes[0] - weights == 8 * (one.tensor_bytes[0] - weights)
+    assert eight.tensor_bytes[0] == sum(job_layer(kind, bounds | {"N": 8}).shape.tensor_words)
+
+
+def test_demand_of_a_loop_nest_is_over_its_whole_latency():
+    """Its latency has no extra cycle, as MAESTRO's has, so that demand times latency is the bytes of the tiles."""
+    numbers = (np.asarray([x]) for x in (10.0, 100.0, 4.0, 300.0))
+    nest = JobAnalysis(*numbers, traffic_bytes=np.asarray([350.0]))
+    assert [float(bandwidth_demand(nest, d)[0] * 10) for d in NEST_DEMANDS] == [350, 100, 400, 300]
+    closed = nest._replace(traffic_bytes=None)
+    assert [float(bandwidth_demand(closed, d)[0]) for d in DEMANDS[:2]] == [100 / 9, 400 / 9]
 
 
 def test_a_depthwise_layer_with_a_multiplier_does_all_its_work():

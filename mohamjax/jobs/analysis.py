@@ -8,18 +8,21 @@ forms below, with h rows (clusters) of w processing elements and T = R S + 1. Th
 | style | parallel over | latency [cycles] | one tile set [bytes] |
 | --- | --- | --- | --- |
 | `HB` (NVDLA-like) | K over rows, C inside a row | `1 + ceil(K/h) ceil(C/w) P Q T` | `k c R S + c R S + k` |
-| `LB_rs` (Eyeriss-like) | output rows, w per cluster | `1 + K C ceil(P/(w h)) ceil(Q/S) T` | `R S + y (x+S-1) + P x` |
+| `LB_rs` (Eyeriss-like) | output rows, w per cluster | `1 + K C ceil(P/(w h)) ceil(Q/S) T` | `R S + i (x+S-1) + y x` |
 | `LB_os` (ShiDianNao-like) | R output rows per row | `1 + K C ceil(P/(R h)) ceil(Q/w) (R R S + 1)` | that of `LB_rs` |
 | depthwise, any | 64 channels per element | `1 + min(C, 64) P Q R S` | `C (2 R S + 1)` |
 
+A tile set of the LB styles has y rows and x columns of outputs, those of one pass over the array, and i rows of inputs.
 MAESTRO counts one output less in HB's tile where 1 < K < h, and 64 words less in the depthwise tile where C is a
 multiple of 64. Both are kept here, because they decide the bandwidth that the releases print. For one layer (AlexNet's
 first, filter 11 x 11) MAESTRO gives nonsense under the LB styles, a tile of 86 bytes and a negative one; here that
 layer has the tile of the formula.
 
-Two properties that MAESTRO's own model violates hold here by construction: a depthwise layer of more channels than the
-elements hold runs in several rounds, and no core does more multiply-accumulates per cycle than it has elements (without
-this limit `LB_rs` would, where P exceeds w h / S).
+Three properties hold here by construction. A depthwise layer of more channels than the elements hold runs in several
+rounds, and no core does more multiply-accumulates per cycle than it has elements (without this limit `LB_rs` would,
+where P exceeds w h / S); MAESTRO's own model violates both. A tile set holds the rows and channels of one round or
+pass, so that `per-tile` demand fetches none of them twice; in the reference data no depthwise row takes a second round,
+and no `LB_rs` row a second pass.
 
 There are no energies here: MAESTRO's leave out multiply-accumulates and the off-chip memory, and its counts of buffer
 accesses follow rules at the edges of tiles for which we know no closed form. The loop-nest model has energies
@@ -72,6 +75,8 @@ class JobShapes:
         S: `[N]` int64, filter columns.
         depthwise: `[N]` bool.
         groups: `[N]` int64, number of equal parts run one after another (groups of a convolution, heads).
+        samples: `[N]` int64, number of samples run one after another with the same weights; 1 for a matrix product,
+            whose samples are rows.
     """
 
     K: np.ndarray
@@ -82,6 +87,7 @@ class JobShapes:
     S: np.ndarray
     depthwise: np.ndarray
     groups: np.ndarray
+    samples: np.ndarray
 
     def __len__(self) -> int:
         return len(self.K)
@@ -94,7 +100,7 @@ class JobShapes:
     def macs(self) -> np.ndarray:
         """`[N]` float64, number of multiply-accumulates."""
         product = np.ones(len(self))
-        for factor in (self.groups, self.K, self.C, self.P, self.Q, self.R, self.S):
+        for factor in (self.groups, self.samples, self.K, self.C, self.P, self.Q, self.R, self.S):
             product *= factor
         return product
 
@@ -104,7 +110,8 @@ class JobShapes:
         shape = self._floats()
         outputs = np.where(self.depthwise, shape.C, 1) * shape.K * shape.P * shape.Q
         inputs = shape.C * (shape.P + shape.R - 1) * (shape.Q + shape.S - 1)
-        return shape.groups * (inputs + shape.K * shape.C * shape.R * shape.S + outputs)
+        weights = shape.K * shape.C * shape.R * shape.S
+        return shape.groups * (shape.samples * (inputs + outputs) + weights)
 
     @property
     def element_bytes(self) -> np.ndarray:
@@ -172,10 +179,10 @@ def layer_shape(kind: str, bounds: abc.Mapping[str, int]) -> dict[str, int | boo
     size = layer.shape
     row: dict[str, int | bool] = {d: getattr(size, d) for d in "KCPQRS"} | {"depthwise": layer.type == "dwconv"}
     if layer.type == "dwconv":
-        return row | {"C": size.G, "groups": size.N}
+        return row | {"C": size.G, "groups": 1, "samples": size.N}
     if layer.type in ("conv", "gconv", "tconv"):
-        return row | {"groups": size.G * size.N}
-    return row | {"P": size.P * size.N, "groups": size.G}  # rows of a matrix product are output rows
+        return row | {"groups": size.G, "samples": size.N}
+    return row | {"P": size.P * size.N, "groups": size.G, "samples": 1}  # rows of a matrix product are output rows
 
 
 def job_shapes(rows: Sequence[abc.Mapping[str, int | bool]]) -> JobShapes:
@@ -229,13 +236,13 @@ def analyse(
     elif style == "LB_rs":
         tiles = parts * K * C * _folds(P, w * h) * _folds(Q, S)
         tile_cycles = window + 1
-        x = np.minimum(S, Q)
-        tile = window + (P + _folds(P, w) * (R - 1)) * (x + S - 1) + P * x
+        y, x = np.minimum(P, w * h), np.minimum(Q, S)
+        tile = window + (y + _folds(y, w) * (R - 1)) * (x + S - 1) + y * x
     elif style == "LB_os":
         tiles = parts * K * C * _folds(P, R * h) * _folds(Q, w)
         tile_cycles = R * window + 1
         y, x = np.minimum(P, R * h), np.minimum(Q, w)
-        tile = window + (y + np.minimum(_folds(P, R), h) * (R - 1)) * (x + S - 1) + y * x
+        tile = window + (y + _folds(y, R) * (R - 1)) * (x + S - 1) + y * x
     else:
         raise ValueError(f"style is {style!r}, expected one of {', '.join(STYLES)}")
 
@@ -245,10 +252,11 @@ def analyse(
     held = np.minimum(C, room)
     tiles = np.where(shapes.depthwise, K * P * Q * _folds(C, room * h * w), tiles)
     tile_cycles = np.where(shapes.depthwise, held * whole, tile_cycles)
-    short = np.where(C % _CHANNELS_PER_ELEMENT == 0, _CHANNELS_PER_ELEMENT, 0)
-    tile = np.where(shapes.depthwise, C * (2 * whole + 1) - short, tile)
+    at_once = np.minimum(C, room * h * w)
+    short = np.where(at_once % _CHANNELS_PER_ELEMENT == 0, _CHANNELS_PER_ELEMENT, 0)
+    tile = np.where(shapes.depthwise, at_once * (2 * whole + 1) - short, tile)
 
-    tiles = shape.groups * tiles
+    tiles = shape.groups * shape.samples * tiles
     latency = np.maximum(1 + tiles * tile_cycles, np.ceil(shapes.macs / (h * w)))
     return JobAnalysis(latency, tile, tiles, shapes.tensor_bytes)
 
@@ -274,11 +282,12 @@ def bandwidth_demand(analysis: JobAnalysis, convention: str = "as-released") -> 
     Raises:
         ValueError: there is no such convention, or none for this analysis.
     """
-    first = np.maximum(analysis.latency - 1, 1)  # MAESTRO's latency has one cycle more than its tiles
+    extra = 1 if analysis.traffic_bytes is None else 0  # MAESTRO's latency has one cycle more than its tiles
+    busy = np.maximum(analysis.latency - extra, 1)
     if convention == "as-released":
-        return analysis.tile_bytes / first
+        return analysis.tile_bytes / busy
     if convention == "per-tile":
-        return analysis.tile_bytes * analysis.tiles / first
+        return analysis.tile_bytes * analysis.tiles / busy
     if convention == "compulsory":
         return analysis.tensor_bytes / analysis.latency
     if convention == "traffic" and analysis.traffic_bytes is not None:
