@@ -9,7 +9,6 @@ Axes: U unique layers, T templates, M mappings, L levels, N levels with wires, K
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,91 +122,130 @@ def _patterns(
     return rows[first], which.reshape(-1)
 
 
-def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:
-    """Children along X and Y, and per data space the group of each child: those with one tile share a number.
+def _groups(ways: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Children along X and Y `[B, 2]` of B ways, and per data space the group of each child, `[3, B, N]`.
 
-    Children are numbered by the rule of `mapping.children`. Two hold the same tile if they stand at the same offset
-    (section 4 of docs/concepts/cost-model.md).
+    Children that hold the same tile share the number of a group, from 0 on; -1 stands for no child. Children are in the
+    order of `mapping.children`. Two hold the same tile if they stand at the same offset (section 4 of
+    docs/concepts/cost-model.md).
     """
-    loops, shifts = way[:-4].reshape(2, -1, 2), way[-4:]
-    along = int(loops[0, :, 1].prod()), int(loops[1, :, 1].prod())
-    rest = np.arange(along[0] * along[1])
-    index, spread = np.zeros((len(DIMS), len(rest)), np.int64), [1] * len(DIMS)
-    for d, factor in loops[loops[..., 1] > 1]:
-        rest, digit = np.divmod(rest, factor)
-        index[d] += spread[d] * digit
-        spread[d] *= int(factor)
-    windows = [index[p] * shifts[2 * a] + index[r] * shifts[2 * a + 1] for a, (p, r) in enumerate(WINDOWS)]
+    loops, shifts = ways[:, :-4].reshape(len(ways), -1, 2), ways[:, -4:, None]
+    along = loops[..., 1].reshape(len(ways), 2, -1).prod(axis=2)
+    count = along.prod(axis=1)
+    child = np.arange(count.max())
+    there = child < count[:, None]
+    way, rest = np.arange(len(ways)), np.broadcast_to(child, there.shape)
+    index, spread = np.zeros((len(ways), len(DIMS), len(child)), np.int64), np.ones((len(ways), len(DIMS)), np.int64)
+    for d, factor in np.moveaxis(loops, 1, 0).swapaxes(1, 2):
+        if np.any(factor > 1):
+            rest, digit = np.divmod(rest, factor[:, None])
+            index[way, d] += spread[way, d, None] * digit
+            spread[way, d] *= factor
+    windows = [index[:, p] * shifts[:, 2 * a] + index[:, r] * shifts[:, 2 * a + 1] for a, (p, r) in enumerate(WINDOWS)]
     offsets = [
-        index[list(RELEVANT[W])],
-        np.stack([index[G], index[N], index[C], *windows]),
-        index[list(RELEVANT[O])],
+        [index[:, d] for d in RELEVANT[W]],
+        [index[:, G], index[:, N], index[:, C], *windows],
+        [index[:, d] for d in RELEVANT[O]],
     ]
     groups = []
     for offset in offsets:
-        number = np.zeros_like(rest)
+        number = np.zeros(there.shape, np.int64)
         for row in offset:
-            number = number * (row.max() + 1) + row
-        groups.append(np.unique(number, return_inverse=True)[1].reshape(-1))
-    return along, groups
+            number = number * (np.where(there, row, 0).max(axis=1, keepdims=True) + 1) + row
+        groups.append(_numbered(np.where(there, number, -1)))
+    return along, np.stack(groups)
 
 
-@functools.lru_cache(maxsize=1 << 10)
-def _hops(groups: bytes, across: tuple[int, ...], along: tuple[int, ...]) -> np.ndarray:
-    """Hops of one word for every group, summed, on meshes of H numbers of columns and V of rows: `[H, V]`.
-
-    Counted as in `children.sorted_groups`: the last column, and in each column the way from between the middle rows up
-    to the group's first row and down to its last. Different ways to spread loops, or data spaces of one way, may have
-    equal groups, which are counted once.
-
-    Args:
-        groups: the group of each child, as bytes of int64.
-        across: numbers of columns.
-        along: numbers of rows.
-    """
-    group, columns, rows = np.frombuffer(groups, np.int64), np.asarray(across), np.asarray(along)
-    count = group.max() + 1
-    mesh = np.arange(len(columns))[:, None]
-    row, column = np.divmod(np.arange(len(group)), columns[:, None])
-    width = column.max() + 1
-    cell = ((mesh * count + group) * width + column).reshape(-1)
-    order = np.argsort(cell, kind="stable")  # within a column of a group, by rising row
-    cell, row = cell[order], row.reshape(-1)[order]
-    edge = np.flatnonzero(np.diff(cell)) + 1
-    first, last = np.append(0, edge), np.append(edge - 1, len(cell) - 1)
-    farthest = np.zeros(len(columns) * count, np.int64)
-    np.maximum.at(farthest, cell[first] // width, cell[first] % width)
-    place = np.arange(row.max() + 1)
-    middle = (rows - 1) / 2
-    found = np.repeat(farthest.reshape(-1, count).sum(axis=1)[:, None].astype(float), len(rows), axis=1)
-    for ends, way in ((first, middle - place[:, None]), (last, place[:, None] - middle)):
-        at = cell[ends] // (count * width) * len(place) + row[ends]
-        held = np.bincount(at, minlength=len(columns) * len(place)).reshape(len(columns), -1)
-        found += held @ np.maximum(way, 0)
-    return found
-
-
-def _hops_of_way(way: tuple[int, ...], widths: tuple[int, ...], heights: tuple[int, ...]) -> np.ndarray:
-    """Hops of one word for every group, summed, of the three data spaces: `[3, H, V]`."""
-    out = np.zeros((3, len(widths), len(heights)))
-    (across, along), groups = _groups(np.asarray(way))
-    if across * along > 1:  # a single child is not on a network
-        columns, rows = (tuple(max(n, own) for n in axis) for axis, own in ((widths, across), (heights, along)))
-        for v, group in enumerate(groups):
-            out[v] = _hops(group.astype(np.int64).tobytes(), columns, rows)
-    out.flags.writeable = False
+def _numbered(values: np.ndarray) -> np.ndarray:
+    """Distinct values of each row `[B, N]`, none below -1, numbered in rising order from 0; -1 stays -1."""
+    order = np.argsort(values, axis=1, kind="stable")
+    rising = np.take_along_axis(values, order, axis=1)
+    steps = np.diff(rising, axis=1, prepend=-1) > 0
+    out = np.empty_like(values)
+    np.put_along_axis(out, order, np.cumsum(steps, axis=1) - 1, axis=1)
     return out
 
 
-_known_way = functools.lru_cache(maxsize=1 << 13)(_hops_of_way)
-"""`_hops_of_way` for axes of up to 16 sizes (6 kB each), cached: the same mappings are counted several times."""
+def _hops(groups: np.ndarray, across: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """Hops of one word for every group, summed, on meshes of H numbers of columns and V of rows: `[B, H, V]`.
+
+    Counted as in `children.sorted_groups`: the last column, and in each column the way from between the middle rows up
+    to the group's first row and down to its last.
+
+    Args:
+        groups: `[B, N]` the group of each child, -1 where there is none.
+        across: `[B, H]` numbers of columns.
+        along: `[B, V]` numbers of rows.
+    """
+    own, child = np.nonzero(groups >= 0)  # of each of E children, in rising order
+    row, column = np.divmod(child[:, None], across[own])  # [E, H]
+    count, width, height = groups.max() + 1, column.max() + 1, row.max() + 1
+    mesh = own[:, None] * across.shape[1] + np.arange(across.shape[1])
+    group = mesh * count + groups[own, child][:, None]
+    farthest = np.zeros(len(groups) * across.shape[1] * count, np.int64)
+    np.maximum.at(farthest, group.reshape(-1), column.reshape(-1))
+    cell, rows = (group * width + column).reshape(-1), (mesh * height + row).reshape(-1)
+    cells, number = len(farthest) * width, np.arange(len(cell))
+    if cells > _DENSE:
+        cells, cell = len(cell), np.unique(cell, return_inverse=True)[1]
+    ends = []
+    for rising in (slice(None, None, -1), slice(None)):  # of equal cells, the one written last stays: first, last row
+        found = np.empty(cells, np.int64)
+        found[cell[rising]] = number[rising]
+        held = np.bincount(rows[found[cell] == number], minlength=len(groups) * across.shape[1] * height)
+        ends.append(held.reshape(*across.shape, height))
+    way = (along[:, None, :] - 1) / 2 - np.arange(height)[:, None]  # [B, height, V]
+    whole = farthest.reshape(*across.shape, count).sum(axis=2)[..., None]
+    return whole + ends[0] @ np.maximum(way, 0) + ends[1] @ np.maximum(-way, 0)
+
+
+def _counted(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    """Hops of one word for every group, summed: `[B, 3, H, V]` for B ways and the three data spaces."""
+    out = np.zeros((len(ways), 3, len(widths), len(heights)))
+    children = ways[:, 1:-4:2].prod(axis=1)
+    rising = np.argsort(children, kind="stable")
+    at = int(np.searchsorted(children[rising], 2))  # a single child is not on a network
+    while at < len(ways):
+        # Blocks of ways with similar numbers of children, as long as their arrays stay small.
+        most = np.maximum.accumulate(children[rising[at:]]) * len(widths) * np.arange(1, len(ways) - at + 1)
+        block = rising[at : at + max(1, int(np.searchsorted(most, _BLOCK, side="right")))]
+        own, groups = _groups(ways[block])
+        axes = [np.maximum(sizes, own[:, axis, None]) for axis, sizes in enumerate((widths, heights))]
+        for v, group in enumerate(groups):
+            out[block, v] = _hops(group, *axes)
+        at += len(block)
+    return out
+
+
+_BLOCK = 1 << 16
+"""Most children times numbers of columns of ways that are counted at once."""
+
+_DENSE = 1 << 23
+"""Most columns of groups for which an array has room; on larger arrays of children, those that occur are numbered."""
+
+_KEPT = 1 << 13
+"""Most ways whose hops are kept, of 6 kB each."""
+
+_known: dict[tuple[bytes, bytes, bytes], np.ndarray] = {}
 
 
 def _hops_of_ways(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> np.ndarray:
-    """Hops of one word for every group, summed: `[B, 3, H, V]` for B ways and the three data spaces."""
-    hops = _known_way if max(len(widths), len(heights)) <= EVERY_SIZE else _hops_of_way
-    axes = tuple(widths.tolist()), tuple(heights.tolist())
-    return np.stack([hops(tuple(way), *axes) for way in ways.tolist()])
+    """`_counted`, kept for axes of up to 16 sizes: the same mappings are counted several times."""
+    if max(len(widths), len(heights)) > EVERY_SIZE:
+        return _counted(ways, widths, heights)
+    axes = widths.tobytes(), heights.tobytes()
+    keys = [(*axes, way.tobytes()) for way in ways]
+    found = [_known.get(key) for key in keys]
+    new = [i for i, hops in enumerate(found) if hops is None]
+    if new:
+        counted = _counted(ways[new], widths, heights)
+        if len(_known) + len(new) > _KEPT:
+            _known.clear()
+        for i, hops in zip(new, counted, strict=True):
+            found[i] = hops
+            if len(_known) < _KEPT:
+                _known[keys[i]] = hops
+    return np.stack([hops for hops in found if hops is not None])
 
 
 def axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:
