@@ -1,7 +1,7 @@
 """How fast schedules are evaluated: the closed form of one shared link against the event simulation, and the sorts.
 
 Writes evaluations per second against the population for 100 jobs on S4, by the closed form (`jobs.shared_link`) and by
-`schedule.fluid.completion`; the time of whole searches of 10,000 schedules; and the time of one sort of events by the
+`schedule.fluid.timeline_of`; the time of whole searches of 10,000 schedules; and the time of one sort of events by the
 bitonic network and by XLA's own sort. Times are the smallest of several, without compilation.
 
     python experiments/gsharp_speed.py [--largest 100000] [--out experiments/results/gsharp_speed.md]
@@ -29,7 +29,7 @@ from mohamjax.jobs import (
     search_islands,
 )
 from mohamjax.jobs.shared_link import _sorted, priority_order
-from mohamjax.schedule.fluid import Jobs, Resources, completion, predecessor_bits
+from mohamjax.schedule.fluid import Jobs, Resources, predecessor_bits, timeline_of
 
 POPULATIONS = (1, 10, 100, 1_000, 10_000, 100_000)
 
@@ -59,7 +59,7 @@ def simulated(genes: JobGenes, problem):
         duration = problem.duration[at]
         scheduled = Jobs(duration, problem.demand[at] * duration, bits, accelerator, order, problem.mask)
         resources = Resources(jnp.ones((cores, 1), bool), problem.bandwidth[None], jnp.full(cores, jnp.inf))
-        return completion(scheduled, resources).makespan
+        return timeline_of(scheduled, resources).makespan
 
     return jax.vmap(one)(genes.accelerator, priority_order(genes.priority))
 

@@ -45,11 +45,6 @@ def _arguments(case, jobs, accelerators, resources, dtype):
     )
 
 
-def _completion(*arguments):
-    """`completion` with the arguments of `simulate`."""
-    return fluid.completion(*_records(arguments))
-
-
 def _records(arguments):
     """The arguments of `simulate` as the records of the module."""
     *jobs, uses, shared, private, mask = arguments
@@ -364,25 +359,18 @@ def test_the_rest_of_the_population_changes_nothing():
             )
 
 
-def test_completion_is_the_timeline_without_starts():
-    arguments, axes = _random_population(1, 50)
-    timeline = jax.jit(jax.vmap(fluid.simulate, in_axes=axes))(*arguments)
-    done = jax.jit(jax.vmap(_completion, in_axes=axes))(*arguments)
-    for name in ("end", "makespan", "reason"):
-        np.testing.assert_array_equal(getattr(done, name), getattr(timeline, name))
-
-
 def test_strict_types_and_ranks():
     arguments, axes = _random_population(4, 3, jobs=5)
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
-        done = jax.vmap(_completion, in_axes=axes)(*map(jnp.asarray, arguments))
+        done = jax.vmap(fluid.simulate, in_axes=axes)(*map(jnp.asarray, arguments))
         assert done.ok.all()
         with pytest.raises(ValueError, match="duration is float16"):
-            _completion(*(jnp.asarray(x, jnp.float16) if k < 2 else x for k, x in enumerate(arguments)))
+            half = [jnp.asarray(x, jnp.float16) if k < 2 else x for k, x in enumerate(arguments)]
+            jax.vmap(fluid.simulate, in_axes=axes)(*half)
 
 
 def test_values_do_not_recompile():
-    fn = jax.jit(jax.vmap(chex.assert_max_traces(_completion, n=1), in_axes=_random_population(0, 1)[1]))
+    fn = jax.jit(jax.vmap(chex.assert_max_traces(fluid.simulate, n=1), in_axes=_random_population(0, 1)[1]))
     ends = [np.asarray(fn(*_random_population(seed, 8)[0]).makespan) for seed in (2, 3)]
     assert not np.array_equal(*ends)
 

@@ -29,7 +29,7 @@ from mohamjax.mapping import Counting, evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
 from mohamjax.runtime.blocks import in_fitting_blocks
 from mohamjax.runtime.platforms import accelerated, by_platform, compiler_options, short_scan, traced
-from mohamjax.schedule.fluid import Jobs, Resources, completion, link_at_once, link_by_walk, predecessor_bits
+from mohamjax.schedule.fluid import Jobs, Resources, link_at_once, link_by_walk, predecessor_bits, timeline_of
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.plan_operators import PlanRates
@@ -340,7 +340,7 @@ def test_timelines_are_the_same_in_either_form():
 
     def run(duration, traffic, accelerator):
         bits, mask = predecessor_bits(before), jnp.arange(jobs) < 37
-        return completion(Jobs(duration, traffic, bits, accelerator, jnp.arange(jobs), mask), shared)
+        return timeline_of(Jobs(duration, traffic, bits, accelerator, jnp.arange(jobs), mask), shared)
 
     drawn = rng.random((2, 5, jobs)).astype(np.float32)
     one, other = in_both(jax.jit(jax.vmap(run)), *drawn, rng.integers(0, cores, (5, jobs), np.int32))

@@ -23,7 +23,6 @@ from mohamjax.schedule.fluid import (
     Jobs,
     Resources,
     Timeline,
-    completion,
     padded_jobs,
     predecessor_bits,
     split_resources,
@@ -230,8 +229,8 @@ def _energy(accelerator: jax.Array, arrays: JobArrays) -> jax.Array:
     return jnp.sum(jnp.where(arrays.job_mask, _on(arrays.energy, accelerator), 0.0))
 
 
-def evaluate_jobs(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> JobObjectives:
-    """Objectives of one schedule; pure, callers vmap and jit.
+def job_timeline(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> Timeline:
+    """Start and end of every job of one schedule; pure, callers vmap and jit.
 
     Args:
         order: `[J]` int32, permutation of all jobs by priority, with padded jobs anywhere.
@@ -239,14 +238,8 @@ def evaluate_jobs(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -
         arrays: the table.
 
     Returns:
-        The objectives; the makespan is infinite if a job is on an accelerator that cannot run it.
+        The timeline, which never ends if a job is on an accelerator that cannot run it.
     """
-    done = completion(*_scheduled(order, accelerator, arrays))
-    return JobObjectives(done.makespan, _energy(accelerator, arrays), done.reason)
-
-
-def job_timeline(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> Timeline:
-    """Start and end of every job of one schedule; the arguments are those of `evaluate_jobs`."""
     return timeline_of(*_scheduled(order, accelerator, arrays))
 
 

@@ -17,7 +17,7 @@ from mohamjax.schedule.design import (
 from mohamjax.schedule.evaluated import DesignFile, Evaluated, network_latencies, reevaluate
 from mohamjax.schedule.evaluation_arrays import evaluation_arrays, package_arrays
 from mohamjax.schedule.explain import explain_design, explanation_text
-from mohamjax.schedule.fluid import Completion, Timeline, completion, padded_jobs, predecessor_bits, simulate
+from mohamjax.schedule.fluid import Timeline, padded_jobs, predecessor_bits, simulate
 from mohamjax.schedule.front import ROLES, landmarks, non_dominated, told_of_little_use
 from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
 from mohamjax.schedule.periods import PeriodicSchedule, run_periods
@@ -44,7 +44,6 @@ __all__ = [
     "Bounds",
     "Certificate",
     "Chiplets",
-    "Completion",
     "Design",
     "DesignFile",
     "DesignReport",
@@ -67,7 +66,6 @@ __all__ = [
     "by_type",
     "certify",
     "chiplets",
-    "completion",
     "design_bounds",
     "evaluate",
     "evaluation_arrays",

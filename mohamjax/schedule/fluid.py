@@ -81,26 +81,6 @@ class Resources(NamedTuple):
 
 
 @record
-class Completion:
-    """When each job of a schedule ends.
-
-    Attributes:
-        end: `[J]` float, end of each job [time units]; 0 for a padded job, +inf for a job that never ends.
-        makespan: `[]` float, the latest end; +inf unless every job ended.
-        reason: `[]` int32, 0 (`DONE`) or why not every job ended, see `REASONS`.
-    """
-
-    end: jax.Array
-    makespan: jax.Array
-    reason: jax.Array
-
-    @property
-    def ok(self) -> jax.Array:
-        """`[]` bool, whether every job ended."""
-        return self.reason == DONE
-
-
-@record
 class Timeline:
     """When each job of a schedule starts and ends.
 
@@ -537,9 +517,3 @@ def timeline_of(jobs: Jobs, resources: Resources) -> Timeline:
     lost = end - start - jnp.where(jobs.job_mask, jobs.duration, 0.0)
     lost = jnp.where(lost > _rounding(start, end), lost, 0.0)
     return Timeline(start=start, end=end, stall=jnp.where(end < jnp.inf, lost, end), makespan=makespan, reason=reason)
-
-
-def completion(jobs: Jobs, resources: Resources) -> Completion:
-    """End of every job of one schedule: `timeline_of` without the starts, for a search that does not need them."""
-    _, end, makespan, reason = _run(jobs, resources)
-    return Completion(end=end, makespan=makespan, reason=reason)
