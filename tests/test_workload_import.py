@@ -1069,7 +1069,7 @@ def test_a_symbolic_batch_is_one_with_one_warning(tmp_path, symbol):
     [
         ("batch", "seq", 4), ("seq_len", 4), (1, None, 4), ("batch", "s1", 4), ("height", 2, 4),
         ("B", "N", 4), ("batch", "n", 4), ("N", "batch", 4), ("s0", "N", 4), (None, "batch", 4),
-        ("batch", "batches", 4),
+        ("batch", "batches", 4), (1, "N", 4), (1, 3, "B", 4), ("N", 2, "N", 4), ("n", "N", "n", 4),
     ],
 )  # fmt: skip
 def test_other_symbolic_sizes_are_errors_that_name_the_argument(tmp_path, shape):

@@ -342,16 +342,19 @@ def _sizes(info: onnx.ValueInfoProto) -> list[int | str] | None:
     return ["" if isinstance(d, int) and d < m else d for d, m in zip(sizes, least, strict=True)]
 
 
-def _batch_rank(symbol: str, axis: int) -> int:
-    """How likely a symbolic size is a batch: 3 by its name, 2 as the leading axis, 1 by its letter, 0 not at all."""
-    if re.search(r"[*+/()]", symbol):  # an expression over other symbols
+def _batch_rank(sizes: Sequence[int | str], axis: int) -> int:
+    """How likely an axis is a batch: 3 by its name, 2 as the leading axis, 1 by its letter, 0 not at all."""
+    symbol = sizes[axis]
+    if not isinstance(symbol, str) or re.search(r"[*+/()]", symbol):  # a number, or an expression over other symbols
         return 0
     if _NAMED_BATCH.search(symbol):
         return 3
     letter = bool(_BATCH_LETTER.search(symbol))
+    if letter and sizes.count(symbol) > 1:  # such as the sides of square images
+        return 0
     if axis == 0 and (letter or not _NO_BATCH.search(symbol)):
         return 2
-    return int(letter)
+    return int(letter and sizes[0] != 1)  # behind a batch of one sample, a letter counts something else, such as points
 
 
 def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]:
@@ -365,7 +368,7 @@ def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]
     """
     axes, others = {}, set()
     for name, sizes in inputs.items():
-        ranks = [_batch_rank(size, axis) if isinstance(size, str) else 0 for axis, size in enumerate(sizes)]
+        ranks = [_batch_rank(sizes, axis) for axis in range(len(sizes))]
         at = ranks.index(max(ranks)) if any(ranks) else -1
         if at >= 0:
             axes[name] = at
