@@ -968,6 +968,9 @@ def test_resume_is_advised_where_there_is_something_to_resume(tables, result, tm
     ("settings", "complaint"),
     [
         ({"poplation": 8}, "'poplation': is not known; did you mean population"),
+        ({"crossover": float("nan")}, "'crossover': crossover is nan; use a number from 0 to 1"),
+        ({"opening": 17}, "'opening': opening is 17; use a number from 0 to 16"),
+        ({"genes": "layers", "mapping_mutation": -0.5}, "'mapping_mutation': mapping_mutation is -0.5; use a number"),
         ({"package": None}, "'package': is set by the problem"),
         ({"tiles": 4}, "'tiles': is set by the problem"),
         ({"sa_crossover": 0.1}, "'sa_crossover': is a rate of a search of layers"),

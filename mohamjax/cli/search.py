@@ -228,7 +228,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     import dataclasses
 
     from mohamjax.schedule.measures import of_frames
-    from mohamjax.search import MOST_RATES, Settings
+    from mohamjax.search import Settings, check_rate
 
     settings = Settings.preset(arguments.budget, preset=arguments.preset, seed=arguments.seed)
     sizes = {
@@ -271,8 +271,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     for name, rate in arguments.rate:
         if name not in known:
             raise InputError(f"unknown operator {name!r}", item="--rate", remedy=f"use one of {', '.join(known)}")
-        if rate > (most := MOST_RATES.get(name, 1.0)):
-            raise InputError(f"{name} is {rate:g}", item="--rate", remedy=f"use a number from 0 to {most:g}")
+        check_rate(name, rate, "--rate")
     changes[kind] = dataclasses.replace(rates, **dict(arguments.rate))
     rounds = {"every": arguments.remap, "polish": arguments.polish}
     rounds = {name: value for name, value in rounds.items() if value is not None}

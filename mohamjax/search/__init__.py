@@ -8,7 +8,7 @@ from mohamjax.search.expected import ExpectedCost, expected_cost
 from mohamjax.search.generations import Generations, Progress
 from mohamjax.search.listener import Listener
 from mohamjax.search.moham import genetic_problem, log_hypervolume
-from mohamjax.search.plan_operators import MOST_RATES, PlanRates
+from mohamjax.search.plan_operators import MOST_RATES, PlanRates, check_rate
 from mohamjax.search.result import SearchResult
 from mohamjax.search.sampling import sample_designs
 from mohamjax.search.search import Search, compile_search
@@ -34,6 +34,7 @@ __all__ = [
     "SearchResult",
     "Settings",
     "check_islands",
+    "check_rate",
     "compile_search",
     "expected_cost",
     "genetic_problem",

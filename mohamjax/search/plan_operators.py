@@ -9,17 +9,20 @@ done for all plans at once. Keys are consumed.
 from __future__ import annotations
 
 import dataclasses
+import numbers
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from mohamjax.errors import InputError
 from mohamjax.problem.plan_tables import LEAST, PlanTables
 from mohamjax.problem.resolved import FREE
 from mohamjax.problem.space import Genetics
 from mohamjax.runtime.draws import Draws
 from mohamjax.runtime.struct import record
 from mohamjax.schedule import Design
-from mohamjax.search.operators import scheduling_mutation, spliced
+from mohamjax.search.operators import drop_empty, scheduling_mutation, spliced
 from mohamjax.search.plans import Plan, Planned, fitting, used_sizes
 
 
@@ -85,8 +88,21 @@ MOST_RATES = {
     ),
     "reach": 4.0,
     "layers": 1e6,
+    "least_layers": 1e6,
 }
 """Largest values of the rates that are not probabilities: numbers of chiplets, a logarithm of steps, layers."""
+
+
+def check_rate(name: str, rate: float, item: str) -> None:
+    """Refuses a rate of `PlanRates` or `Rates` outside its range, or one that is no number.
+
+    Raises:
+        InputError: names `item`, which the user set.
+    """
+    most = MOST_RATES.get(name, 1.0)
+    if not isinstance(rate, numbers.Real | np.ndarray | jax.Array) or not 0 <= float(rate) <= most:
+        told = f"{rate:g}" if isinstance(rate, numbers.Real) else repr(rate)
+        raise InputError(f"{name} is {told}", item=item, remedy=f"use a number from 0 to {most:g}")
 
 
 def completed(plan: Plan, genetics: Genetics) -> Plan:
@@ -458,9 +474,7 @@ def adjustment(
     anew = some()
     drawn = jnp.where(draws.happens(rates.anything, layers) & (moves | anew), anything, best)
     mapping = jnp.where(real & (moves | anew | (turns & there)), drawn, design.mapping)
-    used = jnp.zeros(tiles, bool).at[jnp.where(real, assignment, tiles)].set(True, mode="drop")
-    template = jnp.where(used | (genetics.on_tile >= 0), template, -1)
-    changed = Design(order=design.order, assignment=assignment, mapping=mapping, template=template)
+    changed = drop_empty(Design(design.order, assignment, mapping, template), genetics)
     swapped = scheduling_mutation(swap_key, changed, genetics)
     order = jnp.where(draws.happens(rates.swapping), swapped.order, changed.order)
     other = genetics.orders[draws.below(genetics.orders.shape[0])]

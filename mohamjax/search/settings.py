@@ -16,7 +16,7 @@ from mohamjax.problem.goals import Goals
 from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import shown_briefly
 from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig
-from mohamjax.search.plan_operators import PlanRates
+from mohamjax.search.plan_operators import PlanRates, check_rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +196,7 @@ def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
             first one where several have the name; or `padding`, of the mapper.
 
     Raises:
-        InputError: a name is unknown or belongs to the problem, or a rate is of a search of other genes.
+        InputError: a name is unknown or belongs to the problem, or a rate is out of range or not of this search.
     """
     parts: dict[str, type] = {
         "moham": MohamConfig, "plan_rates": PlanRates, "rates": Rates, "remap": RemapConfig,
@@ -223,6 +223,9 @@ def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
             settings = dataclasses.replace(
                 settings, **{part: dataclasses.replace(getattr(settings, part), **dealt[part])}
             )
+    for part in ("plan_rates", "rates"):
+        for name, rate in dealt[part].items():
+            check_rate(name, rate, f"setting {name!r}")
     idle = "rates" if settings.moham.genes == "plans" else "plan_rates"
     if dealt[idle]:
         other = "layers" if idle == "rates" else "plans"
