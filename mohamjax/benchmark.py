@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import statistics
 import sys
@@ -13,15 +12,18 @@ from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from mohamjax.emo.loop import MAX_POPULATION, Course, SearchState, Sizes, generations, start
+from mohamjax.emo.loop import MAX_POPULATION, Course, SearchState, generations
 from mohamjax.errors import InputError
 from mohamjax.mapper import LayerMapper, MapperConfig, MapperProgress
 from mohamjax.problem import DesignProblem, search_keys
 from mohamjax.problem.space import DesignSpace
-from mohamjax.runtime.programs import jit_o0_plain_loops, machinery
+from mohamjax.runtime.programs import machinery
+from mohamjax.runtime.struct import take
 from mohamjax.search import Settings, genetic_problem
 from mohamjax.search.config import MohamConfig
+from mohamjax.search.generations import opening, sizes_of
 from mohamjax.workload import load_scenario
 
 _MACHINE = "two cores of a shared server, 2026-11-29, JAX 0.10.2, without other work, commit e44f4a57"
@@ -159,8 +161,7 @@ def _population(
 ) -> Speed:
     """Measures one population size."""
     problem = genetic_problem(config)
-    sizes = Sizes(population=config.population, immigrants=config.immigrant_count, archive=config.archive)
-    state = jit_o0_plain_loops(functools.partial(start, problem=problem, islands=1, sizes=sizes))(key, space)
+    state = opening(key, space, np.int32(0), problem=problem, islands=1, sizes=sizes_of(config))
     rates = jax.tree.map(jnp.float32, Settings().plan_rates)
 
     def step(state: SearchState, count: int) -> SearchState:
@@ -174,10 +175,10 @@ def _population(
     # A call has an overhead, which a search pays once per chunk of generations; on a GPU it is as long as several.
     several = max(1, min(config.chunk, _FEW // config.population))
     state = step(state, 1)
-    jax.block_until_ready(evaluate(jax.tree.map(lambda leaf: leaf[0], state.candidates), space))
+    jax.block_until_ready(evaluate(take(state.candidates, 0), space))
     spent: dict[str, list[float]] = {"evaluation": [], "generation": []}
     for _ in range(repeats):
-        waiting = jax.block_until_ready(jax.tree.map(lambda leaf: leaf[0], state.candidates))
+        waiting = jax.block_until_ready(take(state.candidates, 0))
         tick = time.perf_counter()
         jax.block_until_ready(evaluate(waiting, space))
         spent["evaluation"].append(time.perf_counter() - tick)

@@ -9,7 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mohamjax.cli import options, spread, what_if
-from mohamjax.cli.inputs import technology_of, warn_of_other_memory, warn_of_slow_buffers
+from mohamjax.cli.inputs import (
+    named_technology,
+    named_templates,
+    technology_of,
+    warn_of_other_memory,
+    warn_of_slow_buffers,
+)
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, refuse_stream, tell_export, write, written_as
 from mohamjax.cli.terminal import Terminal, warn
@@ -241,7 +247,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
     refuse("is for one file", _ONE_FILE, **single)
     written_as(arguments.out, "csv", "jsonl", "npz")
     probe(arguments.out)
-    technology = technology_of(arguments) if arguments.technology else None
+    technology = named_technology(arguments)
     told = 0
 
     def complain(text: str) -> None:
@@ -333,7 +339,7 @@ def _evaluate_mappings(arguments: argparse.Namespace, terminal: Terminal) -> int
 
 def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Evaluates the loop nests of `mappings/1` files on templates; returns the exit code."""
-    from mohamjax.hardware import load_package, load_templates
+    from mohamjax.hardware import load_package
     from mohamjax.io import evaluate_nests, rows_text
 
     others = ("architectures", "samples", "timeloop", "first_fills", "explain")
@@ -342,7 +348,7 @@ def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
     refuse("does not go with files of the format mappings/1", remedy, **own)
     ending = written_as(arguments.out, "csv", "json", "jsonl")
     probe(arguments.out)
-    templates = load_templates(arguments.templates.split(",")) if arguments.templates else ()
+    templates = named_templates(arguments)
     package = None if arguments.package is None else load_package(arguments.package)
     technology = technology_of(arguments)
     if package is not None:
@@ -390,7 +396,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     document = None if arguments.file.endswith(".npz") else read_document(arguments.file)
     if document is None or check_format(document, (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
-        technology = technology_of(arguments) if arguments.technology else None
+        technology = named_technology(arguments)
         rows, evaluated = _evaluated(arguments, terminal, technology)
         if what_if.asked(arguments):
             what_if.answer(arguments, terminal, rows, evaluated)
@@ -456,7 +462,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise InputError(
             "goes together with --periods-out", item="--periods", remedy="give --periods N and --periods-out FILE"
         )
-    technology = technology_of(arguments) if arguments.technology else None
+    technology = named_technology(arguments)
     refuse_stream(arguments.timeloop, "--timeloop")
     for option in ("out", "trace", "periods_out"):
         probe(getattr(arguments, option), f"--{option.replace('_', '-')}", stream=option == "out")

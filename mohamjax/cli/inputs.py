@@ -33,12 +33,19 @@ def reading_of(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def named_templates(arguments: argparse.Namespace) -> tuple[Template, ...]:
+    """Loads the templates that `--templates` names; none without it."""
+    from mohamjax.hardware import load_templates
+
+    names = [name for name in (arguments.templates or "").split(",") if name]
+    return tuple(load_templates(names)) if names else ()
+
+
 def templates_of(arguments: argparse.Namespace, application: ApplicationModel) -> tuple[Template, ...]:
     """Loads the named templates, or all packaged ones, with the operand width of `--word-bits`."""
     from mohamjax.hardware import load_templates, packaged_templates, with_word_bits
 
-    names = [n for n in (arguments.templates or "").split(",") if n]
-    templates = tuple(load_templates(names or list(packaged_templates())))
+    templates = named_templates(arguments) or tuple(load_templates(list(packaged_templates())))
     if arguments.word_bits == "model":
         widest = max(layer.word_bits for layer in application.layers)
         templates = tuple(with_word_bits(template, widest) for template in templates)
@@ -50,6 +57,11 @@ def technology_of(arguments: argparse.Namespace) -> Technology:
     from mohamjax.hardware import load_technology
 
     return load_technology(arguments.technology, static_energy=getattr(arguments, "static_energy", False))
+
+
+def named_technology(arguments: argparse.Namespace) -> Technology | None:
+    """Loads the technology that `--technology` names; None without it."""
+    return technology_of(arguments) if arguments.technology else None
 
 
 def warn_of_other_memory(templates: Sequence[Template], package: PackageParameters, technology: Technology) -> None:

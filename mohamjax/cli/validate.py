@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from mohamjax.cli import options
-from mohamjax.cli.inputs import application_of, reading_of, technology_of
+from mohamjax.cli.inputs import application_of, named_technology, named_templates, reading_of
 from mohamjax.cli.outputs import probe, write
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
@@ -58,7 +58,6 @@ def add_parser(verbs: options.Verbs) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Checks every file; returns 2 if one of them, or an entry of one, is not valid."""
-    from mohamjax.hardware import load_templates
     from mohamjax.io.validation import FORMATS, validate_file
     from mohamjax.reader import choice
 
@@ -67,8 +66,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     probe(arguments.out)
     given: dict[str, Any] = {
         "application": application_of(arguments) if arguments.workload else None,
-        "templates": load_templates(arguments.templates.split(",")) if arguments.templates else (),
-        "technology": technology_of(arguments) if arguments.technology else None,
+        "templates": named_templates(arguments),
+        "technology": named_technology(arguments),
         "networks": reading_of(arguments),
         "warn": terminal.warn,
     }

@@ -19,13 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology, Template, fits, template_arrays
+from mohamjax.hardware import Technology, Template, template_arrays
 from mohamjax.mapper import programs
 from mohamjax.mapper.config import MapperProgress
 from mohamjax.mapper.cosa import CosaConfig, cosa_mapping
 from mohamjax.mapper.gamma import GammaConfig, gamma_block
 from mohamjax.mapper.hybrid import HybridConfig, hybrid_block
-from mohamjax.mapper.problems import MapperContext, children_room, pair_space, prime_slots
+from mohamjax.mapper.problems import MapperContext, children_room, map_spaces
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets, undominated
@@ -121,16 +121,8 @@ class BaselineMapper:
             InputError: `cosa` found no mapping, or none in its time.
         """
         arrays = jax.device_get(template_arrays(self.templates, self.technology, self.levels, jnp.float32))
-        depth, primes = arrays.component.shape[1], prime_slots(self.layers)
-        form = depth, primes, any(template.bypasses for template in self.templates)
-        pairs = [
-            (u, t)
-            for u, layer in enumerate(self.layers)
-            for t, template in enumerate(self.templates)
-            if fits(template, layer.type, layer.shape) is None
-        ]
-        machines = [jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine) for t in range(len(self.templates))]
-        spaces = [pair_space(self.layers[u], self.templates[t], machines[t], form, padding=False) for u, t in pairs]
+        by_pair = map_spaces(self.layers, self.templates, arrays, padding=False)
+        pairs, spaces = list(by_pair), list(by_pair.values())
         room = children_room(spaces)
         spent = np.zeros((len(self.layers), len(self.templates)), int)
         found: dict[tuple[int, int], MappingTables] = {}
@@ -140,7 +132,7 @@ class BaselineMapper:
         for first in range(0, len(pairs), width):
             own = list(range(first, min(first + width, len(pairs))))
             block = [*own, *[own[-1]] * (width - len(own))]
-            chosen = [t for _, t in (pairs[i] for i in block)]
+            chosen = [pairs[i][1] for i in block]
             context = MapperContext(
                 space=jax.tree.map(put, stack_spaces([spaces[i] for i in block])),
                 template=jax.tree.map(lambda leaf, chosen=chosen: put(leaf[chosen]), arrays),
@@ -157,7 +149,8 @@ class BaselineMapper:
                 spent[pairs[i]] = evaluated[n]
             self._tell(len(found), len(pairs), int(spent.sum()), began)
         entries = max((len(one.cycles) for one in found.values()), default=1)
-        tables = assemble(found, len(self.layers), len(self.templates), entries, depth, jnp.float32)
+        levels = arrays.component.shape[1]
+        tables = assemble(found, len(self.layers), len(self.templates), entries, levels, jnp.float32)
         return tables, spent
 
     def _tell(self, done: int, problems: int, spent: int, began: float) -> None:

@@ -58,6 +58,16 @@ class Mapping:
     spatial_order: Array
     keep: Array
 
+    @property
+    def spatial_x(self) -> Array:
+        """`[L, D]`, the factors along X, behind any leading axes."""
+        return self.spatial[..., 0, :, :]
+
+    @property
+    def spatial_y(self) -> Array:
+        """`[L, D]`, the factors along Y, behind any leading axes."""
+        return self.spatial[..., 1, :, :]
+
 
 def leading_axes(layer: LayerArrays, mapping: Mapping, kept: tuple[int, ...]) -> tuple[int, ...]:
     """Checks shapes and dtypes of a layer and its mappings; returns the leading axes of the mappings.

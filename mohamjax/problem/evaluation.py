@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core as jax_core
 
-from mohamjax.problem.space import DesignSpace
+from mohamjax.problem.space import DesignSpace, check_space
 from mohamjax.runtime.checks import check_arrays, check_enabled
 from mohamjax.schedule import Design, DesignReport, SizedDesign
 from mohamjax.schedule import report as plain_report
@@ -20,8 +20,7 @@ from mohamjax.schedule.validity import mappings_fit, sound_genes
 
 def _checked(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, SizedDesign | None]:
     """The chromosome, and the design with its sizes or None; raises for wrong types and shapes, at trace time."""
-    if not isinstance(space, DesignSpace):
-        raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+    check_space(space)
     if not isinstance(design, Design | SizedDesign):
         raise TypeError(f"design: expected a Design, got {type(design).__name__}")
     check_enabled(space.evaluation.tables.cycles.dtype, "evaluate the space")

@@ -15,7 +15,7 @@ from mohamjax.errors import InputError, wrong_type
 from mohamjax.hardware import leakage, nop_energy
 from mohamjax.mapping import MappingTables, area
 from mohamjax.problem.requirements import LIMITS, Requirements
-from mohamjax.schedule import EvaluationArrays, isolated_cycles
+from mohamjax.schedule import CYCLE_S, EvaluationArrays, isolated_cycles
 from mohamjax.schedule.measures import (
     DEFAULT,
     Extremes,
@@ -170,7 +170,7 @@ def _of_designs(
 
     full = jax.vmap(area)(evaluation.templates.machine)
     ideal = [
-        total(np.asarray(tables.cycles), False).sum() / chiplets * 1e-9,
+        total(np.asarray(tables.cycles), False).sum() / chiplets * CYCLE_S,
         total(objectives[..., 1], False).sum() * 1e-12,
         total(objectives[..., 2], False).max() * 1e-6,
     ]
@@ -185,7 +185,7 @@ def _of_designs(
         most = float(jnp.max(leaks)) * chiplets * float(evaluation.technology.static_share)
         static = most * total(duration, True).sum()  # pJ: at 1 GHz a cycle is a nanosecond
     reference = [
-        total(duration, True).sum() * 1e-9,
+        total(duration, True).sum() * CYCLE_S,
         # Doubled: on a chiplet larger than its mapping needs, a layer costs more than in the tables.
         (total(objectives[..., 1], True).sum() * 2 + nop + static) * 1e-12,
         (float(jnp.max(full)) + tile) * chiplets * 1e-6,
@@ -203,7 +203,7 @@ def _extremes(
 
     def by_network(values: np.ndarray, worst: bool) -> np.ndarray:
         own = _of_layers(application, tables, values, worst)
-        return np.bincount(owner, own, minlength=len(networks)) * 1e-9
+        return np.bincount(owner, own, minlength=len(networks)) * CYCLE_S
 
     ideal, reference = ends
     frames = frames_per_period(application)

@@ -120,6 +120,12 @@ class DesignSpace:
     measures: MeasureArrays | None = None
 
 
+def check_space(space: object) -> None:
+    """Raises `TypeError` where an argument `space` is not a `DesignSpace`."""
+    if not isinstance(space, DesignSpace):
+        raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+
+
 @functools.partial(jit_o1_plain_loops, static_argnames=("count",))
 def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *, count: int) -> jax.Array:
     """Random topological orders by Kahn's algorithm with random priorities.

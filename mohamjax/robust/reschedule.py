@@ -27,6 +27,7 @@ from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design, Evaluated, SizedDesign
 from mohamjax.schedule.ensemble import reevaluate_models
 from mohamjax.search.plans import THRIFT, Plan, by_upward_rank, placed
+from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel, Ensemble, Member
 
 
@@ -160,7 +161,8 @@ def _told(application: ApplicationModel, lost: np.ndarray) -> str:
         return ""
     name = application.full_names[int(np.argmax(lost))]
     others = int(lost.sum()) - 1
-    return f"layer {name} fits no chiplet" + (f", nor do {others} others" if others else "")
+    more = f", nor {'does' if others == 1 else 'do'} {plural(others, 'other')}" if others else ""
+    return f"layer {name} fits no chiplet{more}"
 
 
 def _designs(

@@ -11,7 +11,6 @@ from mohamjax.schedule.design import (
     Package,
     SizedDesign,
     chiplets,
-    evaluate,
     report,
 )
 from mohamjax.schedule.evaluated import DesignFile, Evaluated, network_latencies, reevaluate
@@ -67,7 +66,6 @@ __all__ = [
     "certify",
     "chiplets",
     "design_bounds",
-    "evaluate",
     "evaluation_arrays",
     "explain_design",
     "explanation_text",

@@ -451,14 +451,6 @@ def report_on(chips: Chiplets, design: Design, evaluation: EvaluationArrays) -> 
     )
 
 
-def evaluate(design: Design, evaluation: EvaluationArrays) -> jax.Array:
-    """Objectives of one design, `[3]` float: latency [s], energy [J], area [mm^2].
-
-    Pure; callers vmap over designs and jit once. A schedule that cannot run has infinite latency.
-    """
-    return report(design, evaluation).objectives
-
-
 def padded(designs: Design, total: int) -> Design:
     """Designs `[N, ...]` padded to `total` layers as in a search, padded ones last in every order; NumPy leaves."""
     layers = designs.order.shape[1]

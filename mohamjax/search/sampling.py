@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.problem.space import DesignSpace
+from mohamjax.problem.space import DesignSpace, check_space
 from mohamjax.schedule import Design
 from mohamjax.search import operators
 
@@ -37,8 +37,7 @@ def sample_designs(key: jax.Array, space: DesignSpace, n: int) -> Design:
         >>> len(designs), designs[3].template.shape
         (64, (16,))
     """
-    if not isinstance(space, DesignSpace):
-        raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+    check_space(space)
     typed = isinstance(key, jax.Array) and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
     # Keys of the old kind are two words, or four for JAX's `rbg`.
     raw = not typed and np.shape(key) in ((2,), (4,)) and jax.numpy.result_type(key) == np.uint32

@@ -17,10 +17,11 @@ from jax import core as jax_core
 
 from mohamjax.errors import InputError
 from mohamjax.problem.plan_tables import PlanTables
-from mohamjax.problem.space import DesignSpace, Genetics
+from mohamjax.problem.space import DesignSpace, Genetics, check_space
 from mohamjax.runtime.checks import check_arrays
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design
+from mohamjax.search.operators import drop_empty, runs_on
 from mohamjax.search.plan_operators import completed
 from mohamjax.search.plans import Plan
 from mohamjax.search.plans import decode as decode_plans
@@ -44,8 +45,7 @@ def design_dimensions(space: DesignSpace, genes: str = "plans") -> int:
         >>> mj.design_dimensions(space), mj.design_dimensions(space, "layers")
         (161, 112)
     """
-    if not isinstance(space, DesignSpace):
-        raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+    check_space(space)
     return sum(genome_widths(space.genetics, space.plans, genes))
 
 
@@ -148,20 +148,14 @@ def _of_layers(
     """A design from numbers `[L]`, one of each kind per layer, on the chiplets of a completed package `[S]`."""
     tiles = jnp.arange(template.shape[0])
     real = genetics.real
-    runs = jnp.where(template >= 0, genetics.able[:, jnp.maximum(template, 0)], False)
+    runs = runs_on(genetics, template)
     runs &= (genetics.pin < 0)[:, None] | (genetics.pin[:, None] == tiles)
     nth = 1 + _below(place, jnp.maximum(jnp.sum(runs, axis=1), 1))
     assignment = jnp.argmax(jnp.cumsum(runs, axis=1) == nth[:, None], axis=1).astype(jnp.int32)
     assignment = jnp.where(real, assignment, 0)
     count = genetics.count[genetics.unique, jnp.maximum(template[assignment], 0)]
     chosen = jnp.where(real, _below(mapping, jnp.maximum(count, 1)), 0)
-    used = jnp.zeros(tiles.shape, bool).at[jnp.where(real, assignment, len(tiles))].set(True, mode="drop")
-    return Design(
-        order=_ordered(priority, real, genetics),
-        assignment=assignment,
-        mapping=chosen,
-        template=jnp.where(used | (genetics.on_tile >= 0), template, -1),
-    )
+    return drop_empty(Design(_ordered(priority, real, genetics), assignment, chosen, template), genetics)
 
 
 def _ordered(priority: jax.Array, real: jax.Array, genetics: Genetics) -> jax.Array:

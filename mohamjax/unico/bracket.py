@@ -24,13 +24,13 @@ from mohamjax.mapping import Mapping
 from mohamjax.mapping.space import MappingGenes
 from mohamjax.runtime.programs import at_this_precision
 from mohamjax.runtime.struct import take
+from mohamjax.schedule import CYCLE_S
 from mohamjax.unico.halving import AREAS, Bracket, keep
 from mohamjax.unico.lanes import LaneConfig, LaneProblem, LaneState, Points, advance, mappings_of, prepare, start
 from mohamjax.unico.robustness import robustness
 from mohamjax.unico.space import HardwareSpace
 
 PJ_PER_CYCLE_W = 1e-3  # 1 pJ per cycle at 1 GHz
-CYCLE_S = 1e-9
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -21,9 +21,10 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.hardware import Machine, Technology
 from mohamjax.mapper.mapping_operators import MapperRates, grow, random_draft, vary
+from mohamjax.mapper.problems import prime_slots
 from mohamjax.mapping import Counting, Mapping, area, count_accesses, cycles, energy, offchip_bytes, validity
 from mohamjax.mapping.children import MAX_CHILDREN
-from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors, sample
+from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, sample
 from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import record, take
 from mohamjax.schedule.evaluation_arrays import package_arrays
@@ -38,7 +39,6 @@ LEAKAGE_W_PER_MM2 = 0.01
 T = TypeVar("T")
 
 _LAYER_STEP = 8  # layers come in multiples of this, so that networks share programs
-_PRIME_STEP = 32
 
 OBJECTIVES = {"edp": 1.0, "latency": 2.0**-10}
 """Weights w of the merit, log latency + w log energy, minimised. With `latency` energy decides between nearly
@@ -186,8 +186,7 @@ def lane_problem(problem: CodesignProblem, *, leakage: float = LEAKAGE_W_PER_MM2
     arrays = space.arrays(problem.technology)
     machines = jax.device_get(arrays.templates.machine)
     levels = machines.capacity.shape[1]
-    longest = max(sum(len(prime_factors(b)) for b in layer.shape.bounds) for layer in layers)
-    primes = _PRIME_STEP * -(-longest // _PRIME_STEP)
+    primes = prime_slots(layers)
     room = _LAYER_STEP * -(-len(layers) // _LAYER_STEP)
     idle = UniqueLayer(layers[0].type, WorkloadShape())
     padded = [*layers, *[idle] * (room - len(layers))]

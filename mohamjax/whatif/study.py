@@ -12,7 +12,7 @@ from mohamjax import whatif
 from mohamjax.errors import InputError, wrong_type
 from mohamjax.problem.design_problem import DesignProblem, as_problem
 from mohamjax.problem.evaluation import fits_space
-from mohamjax.problem.space import DesignSpace
+from mohamjax.problem.space import DesignSpace, check_space
 from mohamjax.runtime.checks import refuse_traced
 from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import with_values
@@ -37,8 +37,7 @@ def _candidates(
     names: Sequence[object] | None,
 ) -> Candidates:
     """The designs with the arrays of their space, after checking that the two belong together."""
-    if not isinstance(space, DesignSpace):
-        raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+    check_space(space)
     if not isinstance(designs, Design | SizedDesign):
         raise wrong_type(designs, "designs", "give designs of sample_designs, of a front or of a file")
     genes = designs.design if isinstance(designs, SizedDesign) else designs
