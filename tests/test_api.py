@@ -30,7 +30,7 @@ from mohamjax.runtime import kept_programs as exported
 from mohamjax.runtime.struct import Rows, stack, take
 from mohamjax.schedule import utilisation
 from mohamjax.search import Search, Settings
-from mohamjax.search.listener import Silent
+from mohamjax.search.generations import Silent
 from mohamjax.search.settings import changed
 from mohamjax.unico.space import named_space
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape

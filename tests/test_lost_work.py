@@ -24,7 +24,7 @@ from mohamjax.io.files import write_bytes
 from mohamjax.io.mapped_arrays import replacing
 from mohamjax.search import search as searching
 from mohamjax.search.finish import finishing
-from mohamjax.search.listener import Silent
+from mohamjax.search.generations import Silent
 from mohamjax.search.resumed import check_state, history_of
 
 FULL = InputError("cannot be written (No space left on device)", file="a file", remedy="name another")

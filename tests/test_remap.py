@@ -25,7 +25,7 @@ from mohamjax.runtime.programs import PROGRAMS
 from mohamjax.schedule import Setup, evaluation_arrays, isolated_cycles
 from mohamjax.search import BUDGETS, Search, Settings, generations, remap
 from mohamjax.search.config import RemapConfig
-from mohamjax.search.listener import Silent
+from mohamjax.search.generations import Silent
 from mohamjax.search.remap import ChipletSample, Remapper, chiplets_of, map_again, with_room
 from mohamjax.workload import ApplicationModel, read_network
 

@@ -34,7 +34,7 @@ from mohamjax.schedule import chiplets, isolated_cycles, report
 from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
 from mohamjax.search import Settings
 from mohamjax.search import search as searching
-from mohamjax.search.listener import Silent
+from mohamjax.search.generations import Silent
 from mohamjax.search.plans import THRIFT, decode
 from mohamjax.workload import ApplicationModel, Ensemble, Member, load_ensemble, load_scenario
 from mohamjax.workload.layer import with_batch

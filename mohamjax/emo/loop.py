@@ -257,7 +257,7 @@ class Course(Generic[Draft, Genes, Context, Rates]):
         problem: the search problem.
         chunk: most generations of a call.
         migration: generations from one migration to the next; 0 for no migration.
-        spread: how the search is spread over devices if it runs inside `jax.shard_map` (`search.spread`).
+        spread: how the search is spread over devices if it runs inside `jax.shard_map` (`search.generations`).
     """
 
     problem: Problem[Draft, Genes, Context, Rates]

@@ -1,27 +1,46 @@
-"""The generations of a search as calls of a compiled program, and the individuals that enter between calls.
+"""The generations of a search: calls of a compiled program on one device or several, and who is told of the progress.
 
-Individuals made elsewhere replace `state.candidates`: the compiled generation then evaluates them, lets them compete
-for survival, and archives them.
+Individuals made elsewhere enter between calls: they replace `state.candidates`, and the compiled generation then
+evaluates them, lets them compete for survival, and archives them.
+
+Several devices divide the islands among them; a single island is evaluated by all of them. Islands are computed
+independently: only migrants, which go round the ring, pass between devices. Of a single island, every device has a copy
+and breeds and selects by itself; each evaluates a part of the candidates, and all share the objectives. So the result
+is that of one device, up to rounding where programs are compiled for other shapes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import time
 from collections import abc
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 
 from mohamjax import emo
-from mohamjax.emo.loop import Course, Metrics, Problem, SearchState, Sizes, generations, light_generations, start
+from mohamjax.emo.loop import (
+    Course,
+    Metrics,
+    Problem,
+    SearchState,
+    Sizes,
+    Spread,
+    generations,
+    light_generations,
+    start,
+)
+from mohamjax.errors import InputError
+from mohamjax.mapper.config import MapperProgress
 from mohamjax.problem.space import DesignSpace
-from mohamjax.runtime.devices import Devices, gathered
-from mohamjax.runtime.programs import jit_o0_plain_loops, jit_o1
+from mohamjax.runtime.devices import AXIS, Devices, DevicesLike, gathered, is_first
+from mohamjax.runtime.programs import jit_o0_plain_loops, jit_o1, jit_o1_plain_loops
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design
 from mohamjax.search.config import MohamConfig, Rates
@@ -30,7 +49,6 @@ from mohamjax.search.moham import genetic_problem
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plans import Plan, Planned, decode, plan_of
 from mohamjax.search.remap import Remapper
-from mohamjax.search.spread import SpreadGenerations
 
 _LONG = 250_000
 """A search that evaluates more designs than this has its generations compiled for speed."""
@@ -183,6 +201,37 @@ class Progress:
     best: tuple[float, ...]
 
 
+class Listener(Protocol):
+    """Follows a search; every method may do nothing."""
+
+    def announce(self, text: str) -> None:
+        """Called when a step begins, for instance a compile."""
+
+    def mapping(self, progress: MapperProgress) -> None:
+        """Called when the layer mapper has made progress."""
+
+    def progress(self, progress: Progress, generations: int) -> None:
+        """Called when some generations, of `generations` in all, are done."""
+
+
+class Silent:
+    """A listener that ignores everything."""
+
+    def announce(self, text: str) -> None:
+        """Ignores it."""
+
+    def mapping(self, progress: MapperProgress) -> None:
+        """Ignores it."""
+
+    def progress(self, progress: Progress, generations: int) -> None:
+        """Ignores it."""
+
+
+def heard(listener: Listener | None, devices: DevicesLike) -> Listener:
+    """The given listener in the first process (`devices.is_first`), else a silent one."""
+    return Silent() if listener is None or not is_first(devices) else listener
+
+
 @dataclasses.dataclass
 class Generations:
     """The generations of a search: `for state, progress in Generations(key, space, config): ...`.
@@ -206,7 +255,7 @@ class Generations:
         problem: what is searched instead of `genetic_problem`, for instance with other operators.
         remapper: maps layers again on chiplets of the front, by its schedule; the plans of the archive are then decoded
             and evaluated again. Only for searches of plans. The search then ends with the remapper's last generation.
-        devices: on which the search is spread, see `search.spread`; None for JAX's default device.
+        devices: on which the search is spread (`SpreadGenerations`); None for JAX's default device.
         state: after the generations so far; None before `begin`.
     """
 
@@ -404,3 +453,84 @@ def state_like(space: DesignSpace, config: MohamConfig) -> SearchState:
     """The search's state as shapes and dtypes, for reading a checkpoint."""
     first = functools.partial(start, problem=genetic_problem(config), islands=config.islands, sizes=sizes_of(config))
     return jax.eval_shape(first, jax.random.key(0), space, np.int32(0))
+
+
+# ---------------------------------------------------------------- several devices
+
+
+def check_islands(devices: Devices | None, islands: int) -> None:
+    """Checks that islands can be divided equally among devices.
+
+    Args:
+        devices: the devices, or None.
+        islands: number of islands; a single one is always accepted.
+
+    Raises:
+        InputError: the number of devices does not divide that of the islands.
+    """
+    if devices is not None and islands > 1 and islands % len(devices):
+        good = -(-islands // len(devices)) * len(devices)
+        raise InputError(
+            f"{islands} islands cannot be divided equally among {len(devices)} devices",
+            argument="devices",
+            remedy=f"take {good} islands, or a number of devices that divides them",
+        )
+
+
+class SpreadGenerations:
+    """`loop.generations` on several devices, with the same call.
+
+    States may lie anywhere; those that it returns lie on the devices (`Devices.whole` fetches them).
+    """
+
+    def __init__(self, devices: Devices, islands: int, *, light: bool) -> None:
+        """Chooses the program.
+
+        Args:
+            devices: where it runs.
+            islands: of the search.
+            light: compile it as `loop.light_generations`.
+        """
+        self._devices, self._split = devices, islands > 1
+        self._program = spread_program(devices.mesh, self._split, light)
+        self._space: tuple[Any, Any] = None, None
+
+    def __call__(
+        self, state: SearchState, space: Any, rates: Any, count: Any, counted: Any = True, *, course: Course
+    ) -> tuple[SearchState, Metrics]:
+        """As `loop.generations`."""
+        state = self._devices.split(state) if self._split else self._devices.copied(state)
+        if space is not self._space[0]:
+            self._space = space, self._devices.copied(space)
+        rest = self._devices.copied((rates, count, counted))
+        return self._program(state, self._space[1], *rest, course=course)
+
+
+@functools.cache
+def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
+    """`loop.generations` under `jax.shard_map`, jitted.
+
+    Args:
+        mesh: with the axis `devices.AXIS`.
+        islands: whether the state is split along its leading axis; else every device has a copy.
+        light: compile it as `loop.light_generations`.
+    """
+    spread = Spread(axis=AXIS, devices=mesh.size, islands=islands)
+    state, whole = PartitionSpec(AXIS) if islands else PartitionSpec(), PartitionSpec()
+    record = PartitionSpec(None, AXIS) if islands else whole
+
+    def over(
+        state_: SearchState, space: Any, rates: Any, count: Any, counted: Any, *, course: Course
+    ) -> tuple[SearchState, Metrics]:
+        mapped = jax.shard_map(
+            functools.partial(inspect.unwrap(generations), course=dataclasses.replace(course, spread=spread)),
+            mesh=mesh,
+            in_specs=(state, whole, whole, whole, whole),
+            out_specs=(state, record),
+            # Copies stay equal as all devices compute them alike, which the check cannot see.
+            check_vma=False,
+        )
+        return mapped(state_, space, rates, count, counted)
+
+    jit = jit_o1_plain_loops if light else jax.jit
+    return jit(over, static_argnames=("course",))

@@ -36,9 +36,8 @@ from mohamjax.schedule.own_measures import Limit, value_of
 from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.finish import descents, finishing
-from mohamjax.search.generations import Generations, Progress, state_like
+from mohamjax.search.generations import Generations, Listener, Progress, check_islands, heard, state_like
 from mohamjax.search.injection import check_injected, inject
-from mohamjax.search.listener import Listener, heard
 from mohamjax.search.moham import designs_of
 from mohamjax.search.ordering import Ordering, orderings, reordered, replaced
 from mohamjax.search.own import OWN_KINDS, check_own, with_own_values
@@ -57,7 +56,6 @@ from mohamjax.search.resumed import (
 )
 from mohamjax.search.seeding import seed_designs
 from mohamjax.search.settings import Settings
-from mohamjax.search.spread import check_islands
 from mohamjax.search.stores import Checkpoint, CheckpointStore
 from mohamjax.text import plural
 from mohamjax.workload import Ensemble
