@@ -31,9 +31,8 @@ from mohamjax.emo.loop import Sizes
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.mapper import problems as mapper_context
 from mohamjax.mapper import programs
-from mohamjax.mapper.config import MapperConfig
+from mohamjax.mapper.config import PAPER_RATES, MapperConfig, MapperRates
 from mohamjax.mapper.layer_mapper import LayerMapper
-from mohamjax.mapper.mapping_operators import PAPER_RATES, MapperRates
 from mohamjax.mapping.space import sample
 from mohamjax.workload import UniqueLayer, WorkloadShape, load_scenario
 

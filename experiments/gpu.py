@@ -44,7 +44,7 @@ from mohamjax.jobs.job_problem import job_problem
 from mohamjax.jobs.scheduler import searched_islands
 from mohamjax.jobs.table import JobTable
 from mohamjax.mapper import LayerMapper, programs
-from mohamjax.mapper.mapping_operators import MapperRates
+from mohamjax.mapper.config import MapperRates
 from mohamjax.mapper.problems import largest_children_room
 from mohamjax.mapping import Counting, evaluate_batch
 from mohamjax.mapping.children import MAX_CHILDREN

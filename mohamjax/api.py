@@ -38,10 +38,9 @@ from mohamjax.jobs.job_problem import objective_names
 from mohamjax.jobs.scheduler import JobFront, preset_named, run_method
 from mohamjax.jobs.table import JobTable
 from mohamjax.mapper.baselines import BaselineMapper, check_choice
-from mohamjax.mapper.config import MapperConfig, MapperProgress
+from mohamjax.mapper.config import MapperConfig, MapperProgress, mapper_preset
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.one_axis import over_one_axis
-from mohamjax.mapper.presets import mapper_preset
 from mohamjax.mapping import (
     MappingTables,
     stacked_layers,

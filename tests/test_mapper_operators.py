@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapping_cases import LEVELS, TEMPLATES, quick_jit, random_shape, space, violations
 
+from mohamjax.mapper.config import MapperRates
 from mohamjax.mapper.mapping_operators import (
     STEPS,
     Draft,
-    MapperRates,
     crossover,
     fill,
     grow,

@@ -23,8 +23,7 @@ from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
 from mohamjax.jobs.job_problem import job_problem
 from mohamjax.jobs.scheduler import searched_islands
 from mohamjax.mapper import programs
-from mohamjax.mapper.config import MapperConfig
-from mohamjax.mapper.mapping_operators import MapperRates
+from mohamjax.mapper.config import MapperConfig, MapperRates
 from mohamjax.mapping import Counting, evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
 from mohamjax.runtime.blocks import in_fitting_blocks

@@ -1,12 +1,18 @@
 """Mappers: the layer mapper (MEDEA), which finds Pareto sets of mappings; baselines; and enumeration."""
 
 from mohamjax.mapper.baselines import COSTS, METHODS, BaselineMapper, check_choice
-from mohamjax.mapper.config import MapperConfig, MapperProgress
+from mohamjax.mapper.config import (
+    MAPPER_PRESETS,
+    MapperConfig,
+    MapperPreset,
+    MapperProgress,
+    MapperRates,
+    mapper_preset,
+)
 from mohamjax.mapper.exhaustive import Enumeration, ExhaustiveProgress, SpaceSize, space_size
 from mohamjax.mapper.layer_mapper import LayerMapper, TableStore
 from mohamjax.mapper.network_level import NetworkChoice, network_choices
 from mohamjax.mapper.one_axis import kept_templates, one_axis_templates, over_one_axis, over_variants
-from mohamjax.mapper.presets import MAPPER_PRESETS, MapperPreset, mapper_preset
 from mohamjax.mapper.random_mappings import sample_mappings
 from mohamjax.mapper.sieve import SieveConfig, sieved_choices
 
@@ -21,6 +27,7 @@ __all__ = [
     "MapperConfig",
     "MapperPreset",
     "MapperProgress",
+    "MapperRates",
     "NetworkChoice",
     "SieveConfig",
     "SpaceSize",

@@ -22,8 +22,7 @@ from mohamjax.dims import WINDOWS
 from mohamjax.emo.loop import Sizes
 from mohamjax.hardware import Technology, TemplateArrays
 from mohamjax.mapper import programs
-from mohamjax.mapper.config import MapperConfig, MapperProgress
-from mohamjax.mapper.mapping_operators import MapperRates
+from mohamjax.mapper.config import MapperConfig, MapperProgress, MapperRates
 from mohamjax.mapper.problems import MapperContext
 from mohamjax.mapper.programs import Archive
 from mohamjax.mapping.nest import Array, Mapping

@@ -25,9 +25,8 @@ import numpy as np
 
 from mohamjax.hardware import Technology, Template, TemplateArrays, fits, technology_hash, template_arrays
 from mohamjax.mapper.blocks import Block, BlockSearch, Tally
-from mohamjax.mapper.config import MapperConfig, MapperProgress
+from mohamjax.mapper.config import MapperConfig, MapperProgress, MapperRates
 from mohamjax.mapper.given import GivenMappings, Pair, Start
-from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapper.problems import MapperContext, children_room, pair_space, prime_slots
 from mohamjax.mapping.children import table_room
 from mohamjax.mapping.space import MapSpace, stack_spaces
@@ -62,8 +61,8 @@ class LayerMapper:
         templates: templates, T of them.
         technology: energy and area tables.
         config: sizes and variant; default MEDEA's 15 generations of 120, with our archive, immigrants and descent.
-        rates: probabilities of the operators; default those that did best in our experiments. `presets` has both as
-            MEDEA prints them.
+        rates: probabilities of the operators; default those that did best in our experiments. `MAPPER_PRESETS` has
+            both as MEDEA prints them.
         levels: L, at least those of every template; default the most of any.
         max_children: children that the cost model's tables have room for. Calls with the same number share their
             programs; it is raised to what the problems need (`children_room`).

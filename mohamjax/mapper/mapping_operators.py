@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.dims import RELEVANCE
+from mohamjax.mapper.config import MapperRates
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import (
     MappingGenes,
@@ -56,40 +57,6 @@ _PASSES = 4
 _WIDE_PASSES = 2.75
 _WIDE_PAD_PASSES = 4.4
 _Mutation = Callable[[Array, MappingGenes, MapSpace], MappingGenes]
-
-
-@record
-class MapperRates:
-    """Probability that an operator touches a pair (crossover) or a child (mutations); 0 switches it off.
-
-    The defaults did best on seven layers of ResNet50 and BERT; `PAPER_RATES` are the MEDEA paper's.
-
-    Attributes:
-        crossover: level crossover.
-        random: random mutation.
-        fill: bottom-up fill mutation.
-        parallelise: parallelising mutation.
-        pad: padding mutation, in spaces where a mapping may cover several bounds.
-        bypass: bypass mutation, where a template leaves one open.
-    """
-
-    crossover: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(1.0))
-    random: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.8))
-    fill: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
-    parallelise: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
-    pad: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.1))
-    bypass: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
-
-
-PAPER_RATES = MapperRates(
-    random=np.float32(0.4),
-    fill=np.float32(0.7),
-    parallelise=np.float32(0.7),
-    pad=np.float32(0.0),
-    bypass=np.float32(0.0),
-)
-"""The MEDEA paper's probabilities (Section V), with crossover always, as in the released code. The paper neither pads
-nor mutates bypasses; only crossover passes these on."""
 
 
 def select(condition: Array, new, old):

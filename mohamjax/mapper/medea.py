@@ -28,17 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.dims import RELEVANCE
-from mohamjax.mapper.mapping_operators import (
-    Draft,
-    MapperRates,
-    crossover,
-    depth,
-    few,
-    fill_level,
-    select,
-    select_rows,
-    swap_loops,
-)
+from mohamjax.mapper.config import MapperRates
+from mohamjax.mapper.mapping_operators import Draft, crossover, depth, few, fill_level, select, select_rows, swap_loops
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import (
     MappingGenes,

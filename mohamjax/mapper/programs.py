@@ -17,16 +17,8 @@ from mohamjax import emo
 from mohamjax.emo.loop import Sizes
 from mohamjax.hardware import Technology, TemplateArrays
 from mohamjax.mapper import medea
-from mohamjax.mapper.mapping_operators import (
-    STEPS,
-    Draft,
-    MapperRates,
-    all_neighbours,
-    grow,
-    neighbours,
-    random_draft,
-    vary,
-)
+from mohamjax.mapper.config import MapperRates
+from mohamjax.mapper.mapping_operators import STEPS, Draft, all_neighbours, grow, neighbours, random_draft, vary
 from mohamjax.mapper.problems import MapperContext, objectives
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, sample

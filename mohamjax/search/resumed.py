@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from mohamjax.hardware import package_to_dict, technology_hash
-from mohamjax.mapper.mapping_operators import MapperRates
+from mohamjax.mapper.config import MapperRates
 from mohamjax.mapping import MappingTables
 from mohamjax.problem.design_problem import DesignProblem
 from mohamjax.problem.plan_tables import WEIGHTS

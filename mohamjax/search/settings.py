@@ -9,9 +9,7 @@ from typing import Any
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
-from mohamjax.mapper.config import MapperConfig
-from mohamjax.mapper.mapping_operators import MapperRates
-from mohamjax.mapper.presets import mapper_preset
+from mohamjax.mapper.config import MapperConfig, MapperRates, mapper_preset
 from mohamjax.problem.goals import Goals
 from mohamjax.runtime.checks import check_seed
 from mohamjax.runtime.struct import shown_briefly
@@ -159,8 +157,9 @@ def as_printed(settings: Settings) -> Settings:
 
     It has the chromosome and operators of Section V-B (`search.instances`), each applied at most once per individual
     with the probability of Table 4, as many evaluations per generation as individuals, and NSGA-II's crowding on linear
-    axes; its result is the front of the last population. Layers are mapped by MEDEA as printed (`mapper.presets`), 15
-    generations of 120 with the budget `paper`; a set keeps the whole first front of its last population.
+    axes; its result is the front of the last population. Layers are mapped by MEDEA as printed
+    (`mapper.MAPPER_PRESETS`), 15 generations of 120 with the budget `paper`; a set keeps the whole first front of its
+    last population.
     """
     moham = dataclasses.replace(
         settings.moham, genes="instances", result="population", immigrants=0.0, archive=512, survival="crowding",

@@ -20,7 +20,8 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.hardware import Machine, Technology
-from mohamjax.mapper.mapping_operators import MapperRates, grow, random_draft, vary
+from mohamjax.mapper.config import MapperRates
+from mohamjax.mapper.mapping_operators import grow, random_draft, vary
 from mohamjax.mapper.problems import prime_slots
 from mohamjax.mapping import Counting, Mapping, area, count_accesses, cycles, energy, offchip_bytes, validity
 from mohamjax.mapping.children import MAX_CHILDREN
