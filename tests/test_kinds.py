@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.problem.kinds import immediate, kinds_of
+from mohamjax.problem.space import immediate, kinds_of
 
 
 @st.composite

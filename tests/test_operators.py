@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.problem.kinds import kinds_of
 from mohamjax.problem.resolved import FREE
-from mohamjax.problem.space import Genetics, mapping_transform, random_orders
+from mohamjax.problem.space import Genetics, kinds_of, mapping_transform, random_orders
 from mohamjax.schedule import Design
 from mohamjax.search import operators
 

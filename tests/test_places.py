@@ -20,7 +20,7 @@ from mohamjax.search.finish import finished, finishing
 from mohamjax.search.generations import Generations
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.places import Closing, closing, open_to_moves
-from mohamjax.search.representatives import representatives
+from mohamjax.search.result import representatives
 from mohamjax.search.settings import Settings
 from mohamjax.workload import Ensemble, Member
 

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import BATCH, ENTRIES, S, T, U, broken, case, decode_all, each, kinds, random_plans, sets
 
-from mohamjax.problem.kinds import Kinds, immediate
 from mohamjax.problem.list_scheduling import padded_rows
 from mohamjax.problem.plan_tables import WEIGHTS, plan_tables
-from mohamjax.problem.space import random_orders
+from mohamjax.problem.space import Kinds, immediate, random_orders
 from mohamjax.runtime.platforms import traced
 from mohamjax.search.operators import scheduling_mutation
 from mohamjax.search.plans import THRIFT, Plan, Planned, decode, fitting, placed, plan_of

@@ -2,12 +2,18 @@
 
 from mohamjax.emo._arrays import positive, with_spare_rows
 from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_update
-from mohamjax.emo.feasibility import PENALTY, constrained, feasible
-from mohamjax.emo.front import distinct_front, volume_subset
+from mohamjax.emo.front import distinct_front, extremes, knee_point, landmark_rows, volume_subset
 from mohamjax.emo.hypervolume import hypervolume
-from mohamjax.emo.landmarks import extremes, knee_point, landmark_rows
 from mohamjax.emo.nsga2 import NSGA2, Archived, ArchivedState, NSGA2State, evolve
-from mohamjax.emo.ranking import crowding_distance, non_dominated_rank, survive, tournament
+from mohamjax.emo.ranking import (
+    PENALTY,
+    constrained,
+    crowding_distance,
+    feasible,
+    non_dominated_rank,
+    survive,
+    tournament,
+)
 from mohamjax.emo.stopping import should_stop, stability
 
 __all__ = [

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives
 from mohamjax.emo.archive import Archive, Genes, archive_init, archive_update
-from mohamjax.emo.feasibility import feasible
-from mohamjax.emo.ranking import survive, tournament
+from mohamjax.emo.ranking import feasible, survive, tournament
 from mohamjax.emo.wide import repeated
 from mohamjax.runtime.platforms import by_platform
 from mohamjax.runtime.struct import record, take

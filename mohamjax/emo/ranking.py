@@ -1,7 +1,13 @@
-"""NSGA-II's order of a population: non-dominated rank, crowding distance, survival, tournament.
+"""NSGA-II's order of a population: non-dominated rank, crowding distance, survival, tournament; and constraints.
+
+A search only ranks vectors, so a row that breaks a limit must be worse than all feasible rows. This is Deb's
+constrained dominance: feasible rows come before infeasible ones, and infeasible rows are ordered by violation. All
+objectives of an infeasible row become one number that grows with its violation, so that plain dominance gives this
+order.
 
 Axes: N rows (designs), M objectives, all minimised. NaN counts as +inf; two infinities tie. Every public
-function is jitted; N, M and the arguments called static recompile when they change. All are vmappable.
+function but those of constraints is jitted; N, M and the arguments called static recompile when they change. All
+are vmappable.
 Source: Deb, Pratap, Agarwal, Meyarivan, "A fast and elitist multiobjective genetic algorithm: NSGA-II", 2002.
 """
 
@@ -14,7 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 from numpy.typing import ArrayLike
 
-from mohamjax.emo._arrays import as_objectives, as_ordered, narrowed, precision, rank_values, traced_integers
+from mohamjax.emo._arrays import as_floats, as_objectives, as_ordered, narrowed, precision, rank_values, traced_integers
 from mohamjax.emo.exclusive import depth, exclusive_volume
 from mohamjax.emo.wide import chains, lexicographic, repeated
 from mohamjax.runtime.platforms import by_platform
@@ -23,6 +29,11 @@ _WORD = 32  # bits per word of the dominance matrix
 _BLOCK = 32  # rows whose ranks are settled, then pushed to all later rows, in one pass
 _PEEL_LIMIT = 2048  # rows up to which 'auto' peels on a CPU; set from experiments/bench_ranking.py
 _METHODS = ("auto", "peel", "blocked", "wide")
+
+PENALTY = 1e30
+"""Smallest objective of an infeasible row; feasible objectives must stay below it."""
+
+_MOST = 1e7  # larger violations count as equal; PENALTY times this is still a finite float32
 
 
 def non_dominated_rank(objectives: ArrayLike, *, method: str = "auto") -> jax.Array:
@@ -291,3 +302,26 @@ def _tournament(key: jax.Array, rank: jax.Array, crowding: jax.Array, count: int
     one, two = jax.random.randint(key, (2, count), 0, rank.shape[0], dtype=jnp.int32)
     better = (rank[two] < rank[one]) | ((rank[two] == rank[one]) & (crowding[two] > crowding[one]))
     return jnp.where(better, two, one)
+
+
+def constrained(objectives: ArrayLike, violation: ArrayLike) -> jax.Array:
+    """Objectives under constraints.
+
+    Args:
+        objectives: `[..., M]` floats below `PENALTY`, minimised; infinite where there is no result.
+        violation: `[...]` floats, 0 or less where every limit is kept, else the amount by which limits are broken; NaN
+            counts as the largest amount.
+
+    Returns:
+        `[..., M]` floats: the objectives where feasible, and `PENALTY` times one plus the violation elsewhere. An
+        objective of +inf stays, and so does NaN, which counts as +inf.
+    """
+    objectives, violation = as_floats(objectives), as_floats(violation)
+    penalty = PENALTY * (1 + jnp.minimum(jnp.where(jnp.isnan(violation), _MOST, violation), _MOST))
+    broken = ~(violation <= 0)[..., None] & jnp.isfinite(objectives)
+    return jnp.where(broken, penalty[..., None].astype(objectives.dtype), objectives)
+
+
+def feasible(objectives: ArrayLike) -> jax.Array:
+    """Rows that keep every limit, `[...]` bool, from the objectives `[..., M]` of `constrained`."""
+    return jnp.all(jnp.asarray(objectives) < PENALTY, axis=-1)

@@ -3,6 +3,17 @@
 Chiplets stand on a mesh of ceil(sqrt(n)) columns, row by row, in the order of the hardware genome (empty tiles squeezed
 out). Memory interfaces stand outside the west (x = -1) and east (x = columns) columns. A chiplet uses its nearest
 interface by Manhattan distance; ties go to the highest index (docs/concepts/package.md).
+
+A router stands at every place (x, y) of the mesh, under a chiplet or not; a link joins two neighbours and carries both
+directions together, as an interface does. The router at the end of an interface's row joins the interface to the mesh.
+Data take the XY route from the interface: along its row to the column of the chiplet, then along that column. Writes
+take the same links back.
+
+Every chiplet uses its nearest interface, so that no link serves two interfaces: the routes of an interface are a tree
+whose root is the interface's router. All links have the same bandwidth, and a link carries all chiplets of the links
+further out, so that the first link of a route, its *trunk*, limits it most. A trunk with a single chiplet limits it no
+more than the chiplet's own link. The trunks of two or more chiplets are therefore all that the mesh adds to the
+resources of a schedule.
 """
 
 from __future__ import annotations
@@ -24,7 +35,6 @@ from numpy.typing import DTypeLike
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Whole, check_fields, read_form
 from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, check_memory_type, memory_of, memory_to_dict
-from mohamjax.hardware.mesh import Link, route, trunks
 from mohamjax.hardware.technology import DRAM_TYPES
 from mohamjax.reader import as_given, read_yaml
 from mohamjax.runtime.struct import record
@@ -38,6 +48,9 @@ Contention = Literal["all", "interface", "mesh"]
 
 CONTENTION = get_args(Contention)
 """What limits traffic: interfaces, chiplets' own links and DRAM; interfaces alone; or all these and the mesh links."""
+
+Link = tuple[tuple[int, int], tuple[int, int]]
+"""Two neighbouring routers, the one nearer to the interface first."""
 
 _LPDDR4 = Memory(DRAM_TYPES[0])
 _PER_ROW = 2
@@ -140,7 +153,7 @@ class PackageTables:
         interface_of: `[n + 1, n]` int32, the interface of each tile; -1 for tiles that are not there.
         hops: `[n + 1, n]` float, hops to that interface; 0 for tiles that are not there.
         trunks: `[n + 1, n, K]` bool, whether a tile's traffic passes each of the mesh's links that can limit it
-            (`hardware.mesh`); None unless `contention` is `mesh`.
+            (the function `trunks`); None unless `contention` is `mesh`.
     """
 
     columns: jax.Array
@@ -181,6 +194,56 @@ def _places(params: PackageParameters, chiplets: int) -> tuple[np.ndarray, np.nd
     distance = np.abs(tiles[:, None] - positions[None]).sum(-1)
     nearest = len(positions) - 1 - np.argmin(distance[:, ::-1], axis=1)
     return tiles, positions, nearest, distance[tile, nearest]
+
+
+def _root(interface: tuple[int, int], columns: int) -> tuple[int, int]:
+    """The router that joins an interface to the mesh: the last one of its row on its side."""
+    return min(max(interface[0], 0), columns - 1), interface[1]
+
+
+def route(chiplet: tuple[int, int], interface: tuple[int, int], columns: int) -> list[Link]:
+    """Links between routers from an interface to a chiplet.
+
+    Args:
+        chiplet: (x, y) of the chiplet.
+        interface: (x, y) of the interface, x = -1 or `columns`.
+        columns: columns of the mesh.
+
+    Returns:
+        The hops - 1 links in order, the trunk first; empty if the chiplet stands at the interface's router.
+
+    Examples:
+        >>> route((1, 1), (-1, 0), 2)
+        [((0, 0), (1, 0)), ((1, 0), (1, 1))]
+    """
+    x, y = _root(interface, columns)
+    links: list[Link] = []
+    while (x, y) != chiplet:
+        step = (chiplet[0] > x) - (chiplet[0] < x)
+        after = x + step, y if step else y + (1 if chiplet[1] > y else -1)
+        links.append(((x, y), after))
+        x, y = after
+    return links
+
+
+def trunks(chiplets: np.ndarray, interfaces: np.ndarray, nearest: np.ndarray, columns: int) -> np.ndarray:
+    """Trunks that two or more chiplets share.
+
+    Args:
+        chiplets: `[n, 2]` int, (x, y) of every chiplet.
+        interfaces: `[I, 2]` int, (x, y) of every interface.
+        nearest: `[n]` int, interface of every chiplet.
+        columns: columns of the mesh.
+
+    Returns:
+        `[n, K]` bool, whether a chiplet's traffic passes each of the K trunks; at most one per row is True.
+    """
+    roots = np.array([_root((int(x), int(y)), columns) for x, y in interfaces])
+    dx, dy = (chiplets - roots[nearest]).T
+    leaving = np.where(dx != 0, 0, np.where(dy > 0, 1, 2))  # along the row, or the column down or up
+    trunk = np.where((dx == 0) & (dy == 0), -1, nearest * 3 + leaving)
+    named, chiplets_on = np.unique(trunk[trunk >= 0], return_counts=True)
+    return trunk[:, None] == named[chiplets_on > 1]
 
 
 def package_tables(params: PackageParameters, dtype: DTypeLike = jnp.float32) -> PackageTables:

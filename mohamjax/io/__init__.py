@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         write_timeloop_mappings,
     )
     from mohamjax.io.validation import Validated, validate_file
-    from mohamjax.search.stores import HISTORY_COLUMNS
+    from mohamjax.search.resumed import HISTORY_COLUMNS
 
 __all__ = [
     "DESIGNS_FORMAT",

@@ -17,7 +17,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.io.files import parse_json, read_arrays, version_of, write_bytes
 from mohamjax.runtime.devices import is_key
-from mohamjax.search.stores import ANEW, Checkpoint, leaves_by_path
+from mohamjax.search.resumed import ANEW, Checkpoint, leaves_by_path
 
 CHECKPOINT_FORMAT = "checkpoint/3"
 
@@ -82,7 +82,7 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
 
 
 class CheckpointFile:
-    """The checkpoint of one search in a file, a `search.stores.CheckpointStore` for `search.Search`.
+    """The checkpoint of one search in a file, a `search.resumed.CheckpointStore` for `search.Search`.
 
     If a checkpoint cannot be written (the disk is full, say), that is reported, and the search goes on without it.
     """

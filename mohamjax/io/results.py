@@ -32,7 +32,7 @@ from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.search.result import SearchResult
-from mohamjax.search.stores import HISTORY_COLUMNS
+from mohamjax.search.resumed import HISTORY_COLUMNS
 from mohamjax.workload.ensemble import RobustForm
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"

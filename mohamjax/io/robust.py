@@ -38,7 +38,7 @@ from mohamjax.robust.reschedule import Served
 from mohamjax.robust.robust_search import RobustFront, RobustResult
 from mohamjax.runtime.struct import plain
 from mohamjax.schedule import OBJECTIVES
-from mohamjax.search.stores import HISTORY_COLUMNS
+from mohamjax.search.resumed import HISTORY_COLUMNS
 
 _ROLES = ("all", "nominal", "searched", "held out")
 _MOST = 1e100  # the same limit as for front.csv

@@ -33,12 +33,19 @@ from mohamjax.hardware import (
 )
 from mohamjax.mapping import MappingTables, area, recast
 from mohamjax.problem.goals import Goals, search_box
-from mohamjax.problem.kinds import immediate, kinds_of
 from mohamjax.problem.list_scheduling import list_scheduler, padded_rows
 from mohamjax.problem.plan_tables import plan_tables
 from mohamjax.problem.requirements import Requirements, load_requirements
 from mohamjax.problem.resolved import LIMIT_TOLERANCE, ResolvedRequirements, resolve
-from mohamjax.problem.space import DesignSpace, Genetics, MeasureArrays, mapping_transform, random_orders
+from mohamjax.problem.space import (
+    DesignSpace,
+    Genetics,
+    MeasureArrays,
+    immediate,
+    kinds_of,
+    mapping_transform,
+    random_orders,
+)
 from mohamjax.reader import as_given
 from mohamjax.runtime.checks import check_enabled, check_seed, refuse_traced
 from mohamjax.runtime.struct import cast, is_traced, put, with_values

@@ -36,11 +36,10 @@ from mohamjax.schedule.measures import DEFAULT
 from mohamjax.search.generations import Listener, check_islands, heard
 from mohamjax.search.plans import Plan
 from mohamjax.search.remap import with_room
-from mohamjax.search.representatives import chosen_rows
-from mohamjax.search.result import Explored, SearchResult
+from mohamjax.search.result import Explored, SearchResult, chosen_rows
+from mohamjax.search.resumed import CheckpointStore
 from mohamjax.search.search import Search, mapped
 from mohamjax.search.settings import Settings
-from mohamjax.search.stores import CheckpointStore
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel, Ensemble, Member
 from mohamjax.workload.ensemble import joined

@@ -41,7 +41,7 @@ from mohamjax.search.config import MohamConfig
 from mohamjax.search.moham import designs_of, genetic_problem
 from mohamjax.search.plan_operators import exchanged, merged, takers
 from mohamjax.search.plans import Planned, fitting, plan_of, used_sizes
-from mohamjax.search.representatives import representatives
+from mohamjax.search.result import representatives
 from mohamjax.text import plural
 
 NO_WORSE = 5e-6
@@ -408,7 +408,7 @@ def closing(
 ) -> Iterator[tuple[SearchState, Closing]]:
     """Replaces designs by ones that dominate them after a move of chiplets, until no representative has such a move.
 
-    Only designs that stand for the front (`representatives.representatives`) are tried, chosen again in every round,
+    Only designs that stand for the front (`result.representatives`) are tried, chosen again in every round,
     and a result is chosen from these (`Closing.closed`). For up to nine chiplets (on the default package) all
     arrangements are tried, for more a sample; each also together with moving one chiplet's layers to another, on the
     best mappings that fit it as it stands, under each weight. Fixed chiplets stay. A design dominates another if no

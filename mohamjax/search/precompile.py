@@ -27,7 +27,7 @@ from mohamjax.hardware import Technology, Template, fits, template_arrays
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.tables import column_shapes
 from mohamjax.problem.design_problem import DesignProblem
-from mohamjax.problem.kinds import immediate, room_for
+from mohamjax.problem.space import immediate, room_for
 from mohamjax.runtime.devices import Devices, gathered
 from mohamjax.runtime.programs import at_this_precision, once
 from mohamjax.runtime.struct import cast

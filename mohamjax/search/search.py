@@ -44,9 +44,10 @@ from mohamjax.search.own import OWN_KINDS, check_own, with_own_values
 from mohamjax.search.places import Closing, open_to_moves
 from mohamjax.search.precompile import Precompilation, made_up_tables
 from mohamjax.search.remap import Remapper
-from mohamjax.search.representatives import chosen_rows
-from mohamjax.search.result import Explored, SearchResult, record_of
+from mohamjax.search.result import Explored, SearchResult, chosen_rows, record_of
 from mohamjax.search.resumed import (
+    Checkpoint,
+    CheckpointStore,
     check_grown,
     check_same_search,
     check_state,
@@ -56,7 +57,6 @@ from mohamjax.search.resumed import (
 )
 from mohamjax.search.seeding import seed_designs
 from mohamjax.search.settings import Settings
-from mohamjax.search.stores import Checkpoint, CheckpointStore
 from mohamjax.text import plural
 from mohamjax.workload import Ensemble
 

@@ -22,8 +22,7 @@ from mohamjax.hardware import PackageParameters, Technology, package_to_dict, te
 from mohamjax.mapping import Mapping
 from mohamjax.runtime.programs import machinery
 from mohamjax.runtime.struct import plain, put, shown_briefly
-from mohamjax.search.resumed import check_same_search, marks_of
-from mohamjax.search.stores import Checkpoint, CheckpointStore
+from mohamjax.search.resumed import Checkpoint, CheckpointStore, check_same_search, marks_of
 from mohamjax.unico import fidelity, gp, proposals
 from mohamjax.unico.bracket import MappingSearch, Searched, measured, run_bracket
 from mohamjax.unico.config import CODESIGN_FORMAT, CodesignConfig
