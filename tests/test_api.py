@@ -29,7 +29,7 @@ from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.runtime import kept_programs as exported
 from mohamjax.runtime.struct import Rows, stack, take
 from mohamjax.schedule import utilisation
-from mohamjax.search import Search, Settings
+from mohamjax.search import PlanRates, Search, Settings
 from mohamjax.search.generations import Silent
 from mohamjax.search.settings import changed
 from mohamjax.unico.space import named_space
@@ -970,6 +970,10 @@ def test_resume_is_advised_where_there_is_something_to_resume(tables, result, tm
         ({"poplation": 8}, "'poplation': is not known; did you mean population"),
         ({"crossover": float("nan")}, "'crossover': crossover is nan; use a number from 0 to 1"),
         ({"opening": 17}, "'opening': opening is 17; use a number from 0 to 16"),
+        ({"opening": 10**400}, "use a number from 0 to 16"),
+        ({"crossover": "often"}, "'crossover': crossover is 'often'; use a number from 0 to 1"),
+        ({"crossover": np.array([0.1, 0.2])}, "use a number from 0 to 1"),
+        ({"plan_rates": PlanRates(crossover=7.0)}, "'crossover': crossover is 7.0; use a number from 0 to 1"),
         ({"genes": "layers", "mapping_mutation": -0.5}, "'mapping_mutation': mapping_mutation is -0.5; use a number"),
         ({"package": None}, "'package': is set by the problem"),
         ({"tiles": 4}, "'tiles': is set by the problem"),

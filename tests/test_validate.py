@@ -163,7 +163,9 @@ def test_what_a_file_needs_beside_itself_can_be_given(tmp_path, capsys):
     path = str(written(tmp_path, document))
     assert main(["validate", path]) == 2
     assert "; or give the file of yours as --templates" in capsys.readouterr().err
-    assert main(["validate", path, "--templates", str(template)]) == 0
+    assert main(["validate", path, "--templates", f"{template},"]) == 0  # a comma at the end names nothing
+    assert main(["validate", path, "--templates", ","]) == 2
+    assert "--templates: names no template" in capsys.readouterr().err
     graph = [node("MatMul", "x w", "y", "fc"), node("Foo", "y", "z", "foo")]
     free = model(graph, [info("x", ("a", 4))], ["z"], [weight("w", (4, 6))])
     (tmp_path / "free.onnx").write_bytes(free.SerializeToString())

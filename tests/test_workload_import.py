@@ -1083,6 +1083,18 @@ def test_other_symbolic_sizes_are_errors_that_name_the_argument(tmp_path, shape)
     assert warnings == []
 
 
+@pytest.mark.parametrize("first", [("N", 4), ("seq", "N", 4), (6, "N", 4)])
+def test_a_letter_is_a_batch_behind_an_axis_of_one_if_it_is_that_of_another_input(tmp_path, first):
+    """The first states of recurrent layers are `[layers, batch, hidden]`."""
+    nodes = [node("MatMul", "x w", "y"), node("MatMul", "h v", "z")]
+    inputs = [info("x", first), info("h", (1, "N", 8))]
+    proto = model(nodes, inputs, ["y", "z"], [weight("w", (4, 5)), weight("v", (8, 3))])
+    shapes = {"x": (7, 2, 4)} if first[0] == "seq" else {}
+    network, _ = read(tmp_path, proto, batch=2, shapes=shapes)
+    rows = {"N": 2, "seq": 14, 6: 12}[first[0]]
+    assert brief(network) == [("fc", {"N": rows, "K": 5, "C": 4}), ("fc", {"N": 2, "K": 3, "C": 8})]
+
+
 def test_warnings_are_one_line(tmp_path):
     proto = model([node("MatMul", "x w", "y")], [info("x", ("batch\nsize", 4))], ["y"], [weight("w", (4, 5))])
     _, warnings = read(tmp_path, proto)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from mohamjax.cli import options, spread, what_if
 from mohamjax.cli.inputs import (
+    given_templates,
     named_technology,
-    named_templates,
     technology_of,
     warn_of_other_memory,
     warn_of_slow_buffers,
@@ -348,7 +348,7 @@ def _evaluate_nests(arguments: argparse.Namespace, terminal: Terminal) -> int:
     refuse("does not go with files of the format mappings/1", remedy, **own)
     ending = written_as(arguments.out, "csv", "json", "jsonl")
     probe(arguments.out)
-    templates = named_templates(arguments)
+    templates = given_templates(arguments)
     package = None if arguments.package is None else load_package(arguments.package)
     technology = technology_of(arguments)
     if package is not None:

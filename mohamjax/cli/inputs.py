@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli.terminal import warn
+from mohamjax.errors import InputError
 
 if TYPE_CHECKING:
     from mohamjax.hardware import PackageParameters, Technology, Template
@@ -33,19 +34,23 @@ def reading_of(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def named_templates(arguments: argparse.Namespace) -> tuple[Template, ...]:
+def given_templates(arguments: argparse.Namespace) -> tuple[Template, ...]:
     """Loads the templates that `--templates` names; none without it."""
     from mohamjax.hardware import load_templates
 
-    names = [name for name in (arguments.templates or "").split(",") if name]
-    return tuple(load_templates(names)) if names else ()
+    if not arguments.templates:
+        return ()
+    names = [name for name in arguments.templates.split(",") if name]
+    if not names:
+        raise InputError("names no template", item="--templates", remedy="give names or files, separated by commas")
+    return tuple(load_templates(names))
 
 
 def templates_of(arguments: argparse.Namespace, application: ApplicationModel) -> tuple[Template, ...]:
     """Loads the named templates, or all packaged ones, with the operand width of `--word-bits`."""
     from mohamjax.hardware import load_templates, packaged_templates, with_word_bits
 
-    templates = named_templates(arguments) or tuple(load_templates(list(packaged_templates())))
+    templates = given_templates(arguments) or tuple(load_templates(list(packaged_templates())))
     if arguments.word_bits == "model":
         widest = max(layer.word_bits for layer in application.layers)
         templates = tuple(with_word_bits(template, widest) for template in templates)

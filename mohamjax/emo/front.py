@@ -1,4 +1,4 @@
-"""Fronts for reports and tables: their rows, few rows that hold nearly all of one, and its knee and extremes.
+"""Fronts for reports and tables: their rows, few rows with most of a front's hypervolume, its knee and extremes.
 
 `distinct_front` and `volume_subset` run on the host, where a front may have any number of rows; searches rank padded
 rows (`emo.ranking`).

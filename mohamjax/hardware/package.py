@@ -1,4 +1,4 @@
-"""The package: where chiplets and memory interfaces stand, and what moving bytes between them costs.
+"""The package: where chiplets and memory interfaces stand, which links can bind, and what moving bytes costs.
 
 Chiplets stand on a mesh of ceil(sqrt(n)) columns, row by row, in the order of the hardware genome (empty tiles squeezed
 out). Memory interfaces stand outside the west (x = -1) and east (x = columns) columns. A chiplet uses its nearest
@@ -9,7 +9,7 @@ directions together, as an interface does. The router at the end of an interface
 Data take the XY route from the interface: along its row to the column of the chiplet, then along that column. Writes
 take the same links back.
 
-Every chiplet uses its nearest interface, so that no link serves two interfaces: the routes of an interface are a tree
+As every chiplet uses the nearest one, no link serves two interfaces: the routes of an interface are a tree
 whose root is the interface's router. All links have the same bandwidth, and a link carries all chiplets of the links
 further out, so that the first link of a route, its *trunk*, limits it most. A trunk with a single chiplet limits it no
 more than the chiplet's own link. The trunks of two or more chiplets are therefore all that the mesh adds to the

@@ -12,17 +12,20 @@ forms below, with h rows (clusters) of w processing elements and T = R S + 1. Th
 | `LB_os` (ShiDianNao-like) | R output rows per row | `1 + K C ceil(P/(R h)) ceil(Q/w) (R R S + 1)` | that of `LB_rs` |
 | depthwise, any | 64 channels per element | `1 + min(C, 64) P Q R S` | `C (2 R S + 1)` |
 
-A tile set of the LB styles has y rows and x columns of outputs, those of one pass over the array, and i rows of inputs.
-MAESTRO counts one output less in HB's tile where 1 < K < h, and 64 words less in the depthwise tile where C is a
-multiple of 64. Both are kept here, because they decide the bandwidth that the releases print. For one layer (AlexNet's
-first, filter 11 x 11) MAESTRO gives nonsense under the LB styles, a tile of 86 bytes and a negative one; here that
-layer has the tile of the formula.
+Here k = min(K, h) and c = min(C, w). A tile set of the LB styles has the y rows and x columns of outputs of one pass
+over the array, y = min(P, w h) and x = min(Q, S) for `LB_rs`, y = min(P, R h) and x = min(Q, w) for `LB_os`, and
+i = y + n (R-1) rows of inputs, n = ceil(y/w) or ceil(y/R). That of a depthwise layer has the C channels of one round.
+
+MAESTRO counts one output less in HB's tile where 1 < K < h, and 64 words less in the depthwise tile where its channels
+are a multiple of 64. Both are kept here, because they decide the bandwidth that the releases print. For one layer
+(AlexNet's first, filter 11 x 11) MAESTRO gives nonsense under the LB styles, a tile of 86 bytes and a negative one;
+here that layer has the tile of the formula.
 
 Three properties hold here by construction. A depthwise layer of more channels than the elements hold runs in several
 rounds, and no core does more multiply-accumulates per cycle than it has elements (without this limit `LB_rs` would,
-where P exceeds w h / S); MAESTRO's own model violates both. A tile set holds the rows and channels of one round or
-pass, so that `per-tile` demand fetches none of them twice; in the reference data no depthwise row takes a second round,
-and no `LB_rs` row a second pass.
+where P exceeds w h / S); MAESTRO's own model violates both. Tile sets hold the rows of one pass or the channels of one
+round, so that those of all passes or rounds together hold each of them about once; in the reference data no depthwise
+row takes a second round, and no `LB_rs` row a second pass.
 
 There are no energies here: MAESTRO's leave out multiply-accumulates and the off-chip memory, and its counts of buffer
 accesses follow rules at the edges of tiles for which we know no closed form. The loop-nest model has energies

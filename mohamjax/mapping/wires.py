@@ -4,7 +4,8 @@ How far words travel below a level depends on the width and the height of the wh
 mapping uses. Few widths, heights and ways to spread loops over children occur, so the hops are counted on the host,
 once for every way and every size, and looked up in the evaluation.
 
-Axes: U unique layers, T templates, M mappings, L levels, N levels with wires, K columns (a level, width and height).
+Axes: U unique layers, T templates, M mappings, L levels, N levels with wires, K columns (a level, width and height);
+where ways are counted, B ways to spread loops over E children of one level.
 """
 
 from __future__ import annotations
@@ -117,13 +118,19 @@ def _patterns(
         steps //= np.gcd(*steps.T)[:, None]
         shifts[:, 2 * a : 2 * a + 2] = np.where(both[:, None], steps, 1)
     rows = np.concatenate([loops.reshape(len(loops), -1), shifts], axis=1)
+    first, which = _distinct(rows)
+    return rows[first], which
+
+
+def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of distinct rows of a contiguous array `[n, ...]`, and for each row which of these it equals, `[n]`."""
     whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(-1)  # compared as one value per row
     _, first, which = np.unique(whole, return_index=True, return_inverse=True)
-    return rows[first], which.reshape(-1)
+    return first, which.reshape(-1)
 
 
 def _groups(ways: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Children along X and Y `[B, 2]` of B ways, and per data space the group of each child, `[3, B, N]`.
+    """Children along X and Y `[B, 2]` of B ways, and per data space the group of each child, `[3, B, E]`.
 
     Children that hold the same tile share the number of a group, from 0 on; -1 stands for no child. Children are in the
     order of `mapping.children`. Two hold the same tile if they stand at the same offset (section 4 of
@@ -157,7 +164,7 @@ def _groups(ways: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _numbered(values: np.ndarray) -> np.ndarray:
-    """Distinct values of each row `[B, N]`, none below -1, numbered in rising order from 0; -1 stays -1."""
+    """Distinct values of each row `[B, E]`, none below -1, numbered in rising order from 0; -1 stays -1."""
     order = np.argsort(values, axis=1, kind="stable")
     rising = np.take_along_axis(values, order, axis=1)
     steps = np.diff(rising, axis=1, prepend=-1) > 0
@@ -173,30 +180,27 @@ def _hops(groups: np.ndarray, across: np.ndarray, along: np.ndarray) -> np.ndarr
     to the group's first row and down to its last.
 
     Args:
-        groups: `[B, N]` the group of each child, -1 where there is none.
+        groups: `[B, E]` the group of each child, -1 where there is none.
         across: `[B, H]` numbers of columns.
         along: `[B, V]` numbers of rows.
     """
-    own, child = np.nonzero(groups >= 0)  # of each of E children, in rising order
-    row, column = np.divmod(child[:, None], across[own])  # [E, H]
+    way, child = np.nonzero(groups >= 0)
+    row, column = np.divmod(child, across[way].T)  # on each mesh
     count, width, height = groups.max() + 1, column.max() + 1, row.max() + 1
-    mesh = own[:, None] * across.shape[1] + np.arange(across.shape[1])
-    group = mesh * count + groups[own, child][:, None]
-    farthest = np.zeros(len(groups) * across.shape[1] * count, np.int64)
-    np.maximum.at(farthest, group.reshape(-1), column.reshape(-1))
-    cell, rows = (group * width + column).reshape(-1), (mesh * height + row).reshape(-1)
-    cells, number = len(farthest) * width, np.arange(len(cell))
-    if cells > _DENSE:
-        cells, cell = len(cell), np.unique(cell, return_inverse=True)[1]
-    ends = []
-    for rising in (slice(None, None, -1), slice(None)):  # of equal cells, the one written last stays: first, last row
-        found = np.empty(cells, np.int64)
-        found[cell[rising]] = number[rising]
-        held = np.bincount(rows[found[cell] == number], minlength=len(groups) * across.shape[1] * height)
-        ends.append(held.reshape(*across.shape, height))
-    way = (along[:, None, :] - 1) / 2 - np.arange(height)[:, None]  # [B, height, V]
-    whole = farthest.reshape(*across.shape, count).sum(axis=2)[..., None]
-    return whole + ends[0] @ np.maximum(way, 0) + ends[1] @ np.maximum(-way, 0)
+    mesh = way * across.shape[1] + np.arange(across.shape[1])[:, None]
+    cell = ((mesh * count + groups[way, child]) * width + column).reshape(-1)
+    order = np.argsort(cell, kind="stable")  # within a column of a group, by rising row
+    cell, place = cell[order], (mesh * height + row).reshape(-1)[order]
+    edge = np.flatnonzero(np.diff(cell)) + 1
+    first, last = np.append(0, edge), np.append(edge - 1, len(cell) - 1)
+    farthest = np.zeros((*across.shape, count), np.int64)
+    farthest.reshape(-1)[cell[last] // width] = cell[last] % width  # cells rise, so that the last column stays
+    found = farthest.sum(axis=2)[..., None].astype(float)
+    middle = (along[:, None, :] - 1) / 2 - np.arange(height)[:, None]  # [B, height, V]
+    for ends, away in ((first, middle), (last, -middle)):
+        held = np.bincount(place[ends], minlength=across.size * height).reshape(*across.shape, height)
+        found = found + held @ np.maximum(away, 0)
+    return found
 
 
 def _counted(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> np.ndarray:
@@ -207,21 +211,22 @@ def _counted(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> np.nd
     at = int(np.searchsorted(children[rising], 2))  # a single child is not on a network
     while at < len(ways):
         # Blocks of ways with similar numbers of children, as long as their arrays stay small.
-        most = np.maximum.accumulate(children[rising[at:]]) * len(widths) * np.arange(1, len(ways) - at + 1)
-        block = rising[at : at + max(1, int(np.searchsorted(most, _BLOCK, side="right")))]
+        room = _BLOCK // (len(widths) * children[rising[at]])
+        largest = children[rising[min(at + room, len(ways) - 1)]]
+        block = rising[at : at + max(1, _BLOCK // (len(widths) * largest))]
         own, groups = _groups(ways[block])
-        axes = [np.maximum(sizes, own[:, axis, None]) for axis, sizes in enumerate((widths, heights))]
-        for v, group in enumerate(groups):
-            out[block, v] = _hops(group, *axes)
+        # Ways, and data spaces of one way, often have equal groups, which are counted once.
+        rows = np.concatenate([np.tile(own, (3, 1)), groups.reshape(-1, groups.shape[2])], axis=1)
+        first, which = _distinct(rows)
+        columns, lengths = (np.maximum(sizes, rows[first, axis, None]) for axis, sizes in enumerate((widths, heights)))
+        hops = _hops(rows[first, 2:], columns, lengths)
+        out[block] = np.moveaxis(hops[which].reshape(3, len(block), *hops.shape[1:]), 0, 1)
         at += len(block)
     return out
 
 
 _BLOCK = 1 << 16
 """Most children times numbers of columns of ways that are counted at once."""
-
-_DENSE = 1 << 23
-"""Most columns of groups for which an array has room; on larger arrays of children, those that occur are numbered."""
 
 _KEPT = 1 << 13
 """Most ways whose hops are kept, of 6 kB each."""
@@ -244,7 +249,7 @@ def _hops_of_ways(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> 
         for i, hops in zip(new, counted, strict=True):
             found[i] = hops
             if len(_known) < _KEPT:
-                _known[keys[i]] = hops
+                _known[keys[i]] = hops.copy()  # a view would keep the whole array
     return np.stack([hops for hops in found if hops is not None])
 
 

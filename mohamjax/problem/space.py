@@ -1,7 +1,7 @@
 """The space of designs as arrays, built once on the host from the networks, templates, tables and requirements.
 
-Variation must also know which layers are alike (`Kinds`), and which dependencies are not implied by others
-(`immediate`).
+Operators read its `Genetics`: among others which layers are alike (`Kinds`), and which dependencies are not implied by
+others (`immediate`).
 
 Axes: L layers (padded), Q kinds of layers, S tiles, U unique layers, T templates, M mappings of a Pareto set.
 """

@@ -222,9 +222,9 @@ def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
             settings = dataclasses.replace(
                 settings, **{part: dataclasses.replace(getattr(settings, part), **dealt[part])}
             )
-    for part in ("plan_rates", "rates"):
-        for name, rate in dealt[part].items():
-            check_rate(name, rate, f"setting {name!r}")
+    for rates in (settings.plan_rates, settings.rates):
+        for field in dataclasses.fields(rates):
+            check_rate(field.name, getattr(rates, field.name), f"setting {field.name!r}")
     idle = "rates" if settings.moham.genes == "plans" else "plan_rates"
     if dealt[idle]:
         other = "layers" if idle == "rates" else "plans"

@@ -349,12 +349,12 @@ def _batch_rank(sizes: Sequence[int | str], axis: int) -> int:
         return 0
     if _NAMED_BATCH.search(symbol):
         return 3
-    letter = bool(_BATCH_LETTER.search(symbol))
+    letter = _is_letter(symbol)
     if letter and sizes.count(symbol) > 1:  # such as the sides of square images
         return 0
     if axis == 0 and (letter or not _NO_BATCH.search(symbol)):
         return 2
-    return int(letter and sizes[0] != 1)  # behind a batch of one sample, a letter counts something else, such as points
+    return int(letter)
 
 
 def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]:
@@ -374,6 +374,11 @@ def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]
             axes[name] = at
         named = sizes[at] if at >= 0 and _says_batch(sizes[at]) else None
         others.update(size for axis, size in enumerate(sizes) if axis != at and size and size != named)
+    # Behind a first axis of 1 a letter counts something else, such as points, unless it is the batch of another input:
+    # the states of recurrent layers have an axis for layers before that of the batch.
+    doubtful = {name for name, at in axes.items() if at > 0 and inputs[name][0] == 1 and _is_letter(inputs[name][at])}
+    sure = {inputs[name][at] for name, at in axes.items() if name not in doubtful and len(inputs[name]) > 1}
+    axes = {name: at for name, at in axes.items() if name not in doubtful or inputs[name][at] in sure}
     several = any(len(inputs[name]) > 1 for name in axes)
     unnamed = [name for name, at in axes.items() if _NO_NAME.search(str(inputs[name][at]))]
     return {
@@ -387,7 +392,12 @@ def _batch_axes(inputs: abc.Mapping[str, Sequence[int | str]]) -> dict[str, int]
 
 def _says_batch(symbol: int | str) -> bool:
     """Whether a size is a symbol that is named like a batch."""
-    return isinstance(symbol, str) and bool(_NAMED_BATCH.search(symbol) or _BATCH_LETTER.search(symbol))
+    return (isinstance(symbol, str) and bool(_NAMED_BATCH.search(symbol))) or _is_letter(symbol)
+
+
+def _is_letter(symbol: int | str) -> bool:
+    """Whether a size is a symbol of one letter that often stands for a batch."""
+    return isinstance(symbol, str) and bool(_BATCH_LETTER.search(symbol))
 
 
 def _bind_batch(
