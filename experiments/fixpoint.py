@@ -201,6 +201,7 @@ def main() -> None:
     parser.add_argument("--population", type=int, help="default that of the budget")
     parser.add_argument("--generations", type=int, help="default those of the budget")
     parser.add_argument("--designs", type=int, default=10, help="whose chiplets are mapped on")
+    parser.add_argument("--report", action="store_true", help="begin no run: the table of the runs in --csv")
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     parser.add_argument("--csv", type=pathlib.Path, help="figures of every seed; those there are kept")
     arguments = parser.parse_args()
@@ -214,9 +215,11 @@ def main() -> None:
     }
     rows = kept(arguments.csv, made_by)
     there = {(row["scenario"], int(row["seed"])) for row in rows}
-    for scenario in arguments.scenarios.split(","):
-        problem = DesignProblem(load_scenario(scenario))
-        for seed in (seed for seed in range(arguments.seeds) if (scenario, seed) not in there):
+    scenarios = arguments.scenarios.split(",")
+    # Seed after seed, so that a study which is stopped has about equally many of each scenario.
+    for seed in range(0 if arguments.report else arguments.seeds):
+        for scenario in (scenario for scenario in scenarios if (scenario, seed) not in there):
+            problem = DesignProblem(load_scenario(scenario))
             settings = Settings.preset(arguments.budget, seed=seed)
             settings = dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, **changes))
             result = Search(problem, settings, cache=mapping_cache()).run()
@@ -230,21 +233,22 @@ def main() -> None:
     report = Report()
     sizes = "".join(f", {name} {value}" for name, value in changes.items())
     report.say(
-        f"{header()}: medians of {arguments.seeds} seeds, budget `{arguments.budget}`{sizes}. {TUNED}",
+        f"{header()}: medians of up to {arguments.seeds} seeds, budget `{arguments.budget}`{sizes}. {TUNED}",
         "",
         paragraphs(__doc__)[1],
         "",
     )
     report.head(
-        "scenario", "hypervolume", "refitted [%]", "designs dominated [%]", "mapped again, no dearer: median, most [%]",
-        "mapped again, fastest: median, most [%]", "fastest [% above bound]", "its area [mm^2]",
-        "least area within 0.5 % of the bound", "most frugal [% above bound]", "smallest [% above bound]",
+        "scenario", "seeds", "hypervolume", "refitted [%]", "designs dominated [%]",
+        "mapped again, no dearer: median, most [%]", "mapped again, fastest: median, most [%]",
+        "fastest [% above bound]", "its area [mm^2]", "least area within 0.5 % of the bound",
+        "most frugal [% above bound]", "smallest [% above bound]",
     )  # fmt: skip
-    for scenario in arguments.scenarios.split(","):
+    for scenario in scenarios:
         own = [row for row in rows if row["scenario"] == scenario and int(row["seed"]) < arguments.seeds]
         of = {n: float(np.median([float(row[n]) for row in own])) for n in own[0] if n not in ("scenario", *made_by)}
         report.row(
-            scenario, f"{of['hypervolume']:.4f}", f"{of['refitted_pct']:.2f}", f"{of['dominated_pct']:.1f}",
+            scenario, len(own), f"{of['hypervolume']:.4f}", f"{of['refitted_pct']:.2f}", f"{of['dominated_pct']:.1f}",
             f"{of['no_dearer_median_pct']:.1f}, {of['no_dearer_most_pct']:.1f}",
             f"{of['fastest_median_pct']:.1f}, {of['fastest_most_pct']:.1f}",
             f"{of['fastest_pct']:.2f}", f"{of['fastest_mm2']:.0f}",
