@@ -15,7 +15,7 @@ import pytest
 from jax import export
 from jax.sharding import AbstractDevice, AbstractMesh
 from jax.sharding import PartitionSpec as P
-from test_fluid import _arguments, _cases, _completion, _random_population, _records
+from test_fluid import _arguments, _cases, _random_population, _records
 
 from mohamjax.runtime import platforms
 from mohamjax.schedule import fluid, timeline_kernel
@@ -175,7 +175,7 @@ def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for(kernel
     arguments, axes = drawn(0, 3)
 
     def text(platform):
-        program = jax.jit(jax.vmap(_completion, in_axes=axes))
+        program = jax.jit(jax.vmap(fluid.simulate, in_axes=axes))
         checks = [export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")]
         with described_gpu():
             return export.export(program, platforms=[platform], disabled_checks=checks)(*arguments).mlir_module()
@@ -195,7 +195,7 @@ def test_what_the_kernel_writes_is_marked_for_the_check_of_shard_map(kernels):
     arguments, axes = drawn(0, 4)
     mesh = jax.make_mesh((1,), ("designs",), axis_types=(jax.sharding.AxisType.Auto,))
     specs = tuple(P("designs") if axis == 0 else P() for axis in axes)
-    program = jax.vmap(_completion, in_axes=axes)
+    program = jax.vmap(fluid.simulate, in_axes=axes)
     spread = jax.jit(jax.shard_map(program, mesh=mesh, in_specs=specs, out_specs=P("designs")))
     kernels(True)
     assert "pallas_call" in str(jax.make_jaxpr(spread)(*arguments))

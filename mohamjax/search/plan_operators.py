@@ -480,6 +480,7 @@ def adjustment(
     drawn = jnp.where(draws.happens(rates.anything, layers) & (moves | anew), anything, best)
     mapping = jnp.where(real & (moves | anew | (turns & there)), drawn, design.mapping)
     changed = drop_empty(Design(design.order, assignment, mapping, template), genetics)
+    template = changed.template
     swapped = scheduling_mutation(swap_key, changed, genetics)
     order = jnp.where(draws.happens(rates.swapping), swapped.order, changed.order)
     other = genetics.orders[draws.below(genetics.orders.shape[0])]
