@@ -4,7 +4,7 @@
 
 Random schedules of one layer graph on up to 16 chiplets, which share four memory interfaces and the DRAM. Variants:
 
-- `search`: `vmap(timeline_of)`, of which only the makespan is used;
+- `search`: `vmap(simulate)`, of which only the makespan is used;
 - `timeline`: `vmap(simulate)`, with all results used;
 - `mesh`: as `search`, with the links of the package's mesh that can bind (`contention: mesh`);
 - `one block`: the same code without the blocks that keep its state in cache;
@@ -77,10 +77,6 @@ def _records(arguments: Iterable[jax.Array]) -> tuple[fluid.Jobs, fluid.Resource
     return fluid.Jobs(duration, traffic, bits, accelerator, order, mask), fluid.Resources(uses, shared, private)
 
 
-def _timeline(*arguments: jax.Array) -> fluid.Timeline:
-    return fluid.timeline_of(*_records(arguments))
-
-
 def _one_block(*arguments: jax.Array) -> jax.Array:
     whole = _records(x[None] if axis is None else x for x, axis in zip(arguments, AXES, strict=True))
     return fluid.simulate_block(*whole).makespan
@@ -91,8 +87,8 @@ def _one_schedule(*arguments: jax.Array) -> jax.Array:
 
 
 VARIANTS: dict[str, Any] = {
-    "search": lambda *a: jax.vmap(_timeline, in_axes=AXES)(*a).makespan,
-    "mesh": lambda *a: jax.vmap(_timeline, in_axes=AXES)(*a).makespan,
+    "search": lambda *a: jax.vmap(fluid.simulate, in_axes=AXES)(*a).makespan,
+    "mesh": lambda *a: jax.vmap(fluid.simulate, in_axes=AXES)(*a).makespan,
     "timeline": lambda *a: jax.vmap(fluid.simulate, in_axes=AXES)(*a),
     "one block": _one_block,
     "XLA batching": lambda *a: jax.vmap(_one_schedule, in_axes=AXES)(*a),

@@ -17,6 +17,7 @@ area of the fastest, and the least area within 0.5 % of its bound.
 """
 
 import dataclasses
+import functools
 import pathlib
 from typing import Any
 
@@ -216,13 +217,13 @@ def main() -> None:
     rows = kept(arguments.csv, made_by)
     there = {(row["scenario"], int(row["seed"])) for row in rows}
     scenarios = arguments.scenarios.split(",")
+    problem_of = functools.cache(lambda scenario: DesignProblem(load_scenario(scenario)))
     # Seed after seed, so that a study which is stopped has about equally many of each scenario.
     for seed in range(0 if arguments.report else arguments.seeds):
         for scenario in (scenario for scenario in scenarios if (scenario, seed) not in there):
-            problem = DesignProblem(load_scenario(scenario))
             settings = Settings.preset(arguments.budget, seed=seed)
             settings = dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, **changes))
-            result = Search(problem, settings, cache=mapping_cache()).run()
+            result = Search(problem_of(scenario), settings, cache=mapping_cache()).run()
             clock.say(f"{scenario}, seed {seed}: searched")
             found = measured(result, settings, arguments.designs)
             figures = {name: round(float(value), 5) for name, value in found.items()}

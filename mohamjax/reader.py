@@ -405,12 +405,10 @@ def whole(value: object) -> int | None:
 
 def real(value: object) -> float | None:
     """Returns a real number of Python, NumPy or JAX as a float; None for anything else, also for True and False."""
-    number = value.item() if getattr(value, "ndim", None) == 0 else value  # type: ignore[attr-defined]
-    if isinstance(number, bool) or not isinstance(number, numbers.Real):
-        return None
     try:
-        return float(number)
-    except OverflowError:  # an integer that no float holds
+        number = value.item() if getattr(value, "ndim", None) == 0 else value  # type: ignore[attr-defined]
+        return None if isinstance(number, bool) or not isinstance(number, numbers.Real) else float(number)
+    except (OverflowError, NotImplementedError):  # an integer that no float holds, or a key of random numbers
         return None
 
 

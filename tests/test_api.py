@@ -973,6 +973,7 @@ def test_resume_is_advised_where_there_is_something_to_resume(tables, result, tm
         ({"opening": 10**400}, "use a number from 0 to 16"),
         ({"crossover": "often"}, "'crossover': crossover is 'often'; use a number from 0 to 1"),
         ({"crossover": np.array([0.1, 0.2])}, "use a number from 0 to 1"),
+        ({"crossover": jax.random.key(0)}, "use a number from 0 to 1"),
         ({"plan_rates": PlanRates(crossover=7.0)}, "'crossover': crossover is 7.0; use a number from 0 to 1"),
         ({"genes": "layers", "mapping_mutation": -0.5}, "'mapping_mutation': mapping_mutation is -0.5; use a number"),
         ({"package": None}, "'package': is set by the problem"),

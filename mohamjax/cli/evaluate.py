@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from mohamjax.cli import options, spread, what_if
 from mohamjax.cli.inputs import (
+    given_technology,
     given_templates,
-    named_technology,
     technology_of,
     warn_of_other_memory,
     warn_of_slow_buffers,
@@ -247,7 +247,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
     refuse("is for one file", _ONE_FILE, **single)
     written_as(arguments.out, "csv", "jsonl", "npz")
     probe(arguments.out)
-    technology = named_technology(arguments)
+    technology = given_technology(arguments)
     told = 0
 
     def complain(text: str) -> None:
@@ -396,7 +396,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     document = None if arguments.file.endswith(".npz") else read_document(arguments.file)
     if document is None or check_format(document, (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
-        technology = named_technology(arguments)
+        technology = given_technology(arguments)
         rows, evaluated = _evaluated(arguments, terminal, technology)
         if what_if.asked(arguments):
             what_if.answer(arguments, terminal, rows, evaluated)
@@ -462,7 +462,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise InputError(
             "goes together with --periods-out", item="--periods", remedy="give --periods N and --periods-out FILE"
         )
-    technology = named_technology(arguments)
+    technology = given_technology(arguments)
     refuse_stream(arguments.timeloop, "--timeloop")
     for option in ("out", "trace", "periods_out"):
         probe(getattr(arguments, option), f"--{option.replace('_', '-')}", stream=option == "out")

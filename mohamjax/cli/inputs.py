@@ -64,7 +64,7 @@ def technology_of(arguments: argparse.Namespace) -> Technology:
     return load_technology(arguments.technology, static_energy=getattr(arguments, "static_energy", False))
 
 
-def named_technology(arguments: argparse.Namespace) -> Technology | None:
+def given_technology(arguments: argparse.Namespace) -> Technology | None:
     """Loads the technology that `--technology` names; None without it."""
     return technology_of(arguments) if arguments.technology else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mohamjax.cli import options
-from mohamjax.cli.inputs import named_technology
+from mohamjax.cli.inputs import given_technology
 from mohamjax.cli.outputs import refuse_stream
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     formats = tuple(f for f in arguments.format.split(",") if f)
     if not formats:
         raise InputError("no format is named", item="--format", remedy="use png, svg or pdf")
-    technology = named_technology(arguments)
+    technology = given_technology(arguments)
     with terminal.waiting("drawing figures"):
         paths = list(plot_results(arguments.folder, out=arguments.out, formats=formats, technology=technology))
     for path in paths:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from mohamjax.cli import options
-from mohamjax.cli.inputs import application_of, given_templates, named_technology, reading_of
+from mohamjax.cli.inputs import application_of, given_technology, given_templates, reading_of
 from mohamjax.cli.outputs import probe, write
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     given: dict[str, Any] = {
         "application": application_of(arguments) if arguments.workload else None,
         "templates": given_templates(arguments),
-        "technology": named_technology(arguments),
+        "technology": given_technology(arguments),
         "networks": reading_of(arguments),
         "warn": terminal.warn,
     }

@@ -9,19 +9,15 @@ done for all plans at once. Keys are consumed.
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from mohamjax.errors import InputError
 from mohamjax.problem.plan_tables import LEAST, PlanTables
 from mohamjax.problem.resolved import FREE
 from mohamjax.problem.space import Genetics
 from mohamjax.runtime.draws import Draws
-from mohamjax.runtime.struct import is_traced, record
+from mohamjax.runtime.struct import record
 from mohamjax.schedule import Design
 from mohamjax.search.operators import drop_empty, scheduling_mutation, spliced
 from mohamjax.search.plans import Plan, Planned, fitting, used_sizes
@@ -92,22 +88,6 @@ MOST_RATES = {
     "least_layers": 1e6,
 }
 """Largest values of the rates that are not probabilities: numbers of chiplets, a logarithm of steps, layers."""
-
-
-def check_rate(name: str, rate: object, item: str) -> None:
-    """Refuses a rate of `PlanRates` or `Rates` that is no number, is traced, or is out of range.
-
-    Raises:
-        InputError: names `item`, which the user set.
-    """
-    most = MOST_RATES.get(name, 1.0)
-    number = isinstance(rate, numbers.Real) or (isinstance(rate, np.ndarray | jax.Array) and np.ndim(rate) == 0)
-    try:
-        value = float(rate) if number and not is_traced(rate) else math.nan  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError, OverflowError):  # complex numbers, keys and texts in arrays; huge integers
-        value = math.nan
-    if not 0 <= value <= most:
-        raise InputError(f"{name} is {rate!r}", item=item, remedy=f"use a number from 0 to {most:g}")
 
 
 def completed(plan: Plan, genetics: Genetics) -> Plan:

@@ -11,10 +11,11 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
 from mohamjax.mapper.config import MapperConfig, MapperRates, mapper_preset
 from mohamjax.problem.goals import Goals
+from mohamjax.reader import real
 from mohamjax.runtime.checks import check_seed
-from mohamjax.runtime.struct import shown_briefly
+from mohamjax.runtime.struct import is_traced, shown_briefly
 from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig
-from mohamjax.search.plan_operators import PlanRates, check_rate
+from mohamjax.search.plan_operators import MOST_RATES, PlanRates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +182,18 @@ def preset_package(preset: str) -> PackageParameters:
     """The default package of a preset; in MOHaM's (`paper`, `moham`), layers contend at the interfaces alone."""
     printed = preset in ("paper", "moham")
     return PackageParameters(contention="interface") if printed else PackageParameters()
+
+
+def check_rate(name: str, rate: object, item: str) -> None:
+    """Refuses a rate of `PlanRates` or `Rates` that is no number, is traced, or is out of range.
+
+    Raises:
+        InputError: names `item`, which the user set.
+    """
+    most = MOST_RATES.get(name, 1.0)
+    value = None if is_traced(rate) else real(rate)
+    if value is None or not 0 <= value <= most:
+        raise InputError(f"{name} is {rate!r}", item=item, remedy=f"use a number from 0 to {most:g}")
 
 
 _OF_PROBLEM = ("package", "technology", "requirements", "tiles", "max_chiplets")
