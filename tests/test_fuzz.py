@@ -28,7 +28,14 @@ def tried(made, folder, budget=SLOWEST):
     return wrong, count
 
 
+@pytest.fixture(scope="module")
+def compiled():
+    """What readers of results compile for sound designs: no input is to blame for the seconds that this takes."""
+    fuzz_documents.evaluated()
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("reader", [name for name in fuzzing.READERS if not name.startswith("onnx")])
 def test_documents(tmp_path, reader):
     """Damaged files of every reader but that of ONNX models; the sound file is read."""
@@ -73,6 +80,7 @@ def test_the_same_seed_makes_the_same_cases(tmp_path):
     assert first == second
 
 
+@pytest.mark.usefixtures("compiled")
 def test_findings_stay_mended(tmp_path):
     """What failed in longer runs (`experiments/fuzz.py`)."""
     files = sorted(fuzzing.FINDINGS.glob("*-*"))
