@@ -8,6 +8,7 @@ import math
 import re
 import statistics
 
+import fuzz_documents
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,9 @@ import pytest
 from design_cases import LEVELS, TECHNOLOGY, TEMPLATES, chains, evaluation, random_designs, reports, tables, wires_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workload_models import save
 
+from mohamjax.cli import main
 from mohamjax.cli.what_if import add_options, check
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, counting_leakage, interface_positions, template_arrays
@@ -725,3 +728,25 @@ def parsed(*words):
 def test_options_that_do_not_go_together(words, message):
     with pytest.raises(InputError, match=message):
         check(parsed(*words))
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--vary", "nop.hops=1"], "--vary nop.hops=V,V,...: unknown parameter 'nop.hops'"),
+        (["--vary", "clock=x1,2"], "mixes values and factors"),
+        (["--uncertainty", "nop.hops=0.1"], "--uncertainty: unknown parameter 'nop.hops'"),
+    ],
+)
+def test_parameters_are_checked_before_designs_are_evaluated(tmp_path, monkeypatch, capsys, words, message):
+    def never(*_, **__):
+        raise AssertionError("the designs are evaluated")
+
+    monkeypatch.setattr("mohamjax.io.designs.reevaluate", never)
+    for name, model in fuzz_documents.BEHIND.items():
+        save(tmp_path, model, name)
+    (tmp_path / "designs.json").write_bytes(fuzz_documents.sound("designs"))
+    assert main(["evaluate", "designs", str(tmp_path / "designs.json"), *words]) == 2
+    assert message in capsys.readouterr().err
+    assert main(["evaluate", "designs", str(tmp_path / "designs.json"), "--vary", "clock=1,2"]) == 1
+    assert "the designs are evaluated" in capsys.readouterr().err

@@ -525,17 +525,16 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _evaluated(
     arguments: argparse.Namespace, terminal: Terminal, technology: Technology | None, wanted: Sequence[str] = ()
 ) -> tuple[list[DesignRow], Evaluated | None]:
-    """Evaluates the designs of the one input file (`io.evaluate_designs`); warns about slow buffers."""
-    from mohamjax.io import evaluate_designs
+    """Evaluates the designs of the one input file, once what is asked of them is known to have an answer."""
+    from mohamjax.io import check_wanted, evaluate_file, read_designs
 
     with terminal.waiting(f"evaluating {arguments.file}"):
-        rows, evaluated = evaluate_designs(
-            arguments.file,
-            technology=technology,
-            static_energy=arguments.static_energy,
-            float32=arguments.float32,
-            wanted=wanted,
-        )
+        file = read_designs(arguments.file, technology=technology, static_energy=arguments.static_energy)
+        for name in wanted:
+            check_wanted(file.names, file.reasons, name)
+        if len(file.designs):
+            what_if.check_parameters(arguments, file)
+        rows, evaluated = evaluate_file(file, float32=arguments.float32)
     _warn_of_slow_buffers(arguments, evaluated)
     return rows, evaluated
 

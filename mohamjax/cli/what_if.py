@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mohamjax.io import DesignRow
     from mohamjax.schedule import Evaluated
     from mohamjax.whatif import Candidates, Sensitivities, Uncertainty, WhatIf
-    from mohamjax.whatif.variant import Told
+    from mohamjax.whatif.variant import Hardware, Told
 
 _SAMPLES = 1000
 
@@ -129,6 +129,22 @@ def refuse_beside(arguments: argparse.Namespace) -> None:
     refuse(told, "ask about one file or results folder, with a CSV file for its answer", **own)
 
 
+def check_parameters(arguments: argparse.Namespace, hardware: Hardware) -> None:
+    """Checks that the hardware of the designs has the parameters that are named; the designs are not evaluated yet."""
+    from mohamjax import whatif
+
+    if arguments.vary:
+        whatif.read_axes(hardware, dict(arguments.vary))
+    elif arguments.uncertainty:
+        whatif.read_spreads(hardware, _spread_asked(arguments))
+
+
+def _spread_asked(arguments: argparse.Namespace) -> float | dict[str, float]:
+    """The spread of all parameters, or by name."""
+    name, spread = arguments.uncertainty[0]
+    return dict(arguments.uncertainty) if name else spread
+
+
 def answer(
     arguments: argparse.Namespace,
     terminal: Terminal,
@@ -194,7 +210,7 @@ def _answered(
         told = f"{plural(len(candidates), 'design')}, {plural(len(found.parameters), 'parameter')}"
         told += f"\n{_strongest(found, stream)}"
     else:
-        spread = arguments.uncertainty[0][1] if not arguments.uncertainty[0][0] else dict(arguments.uncertainty)
+        spread = _spread_asked(arguments)
         found = whatif.uncertainty(candidates, spread, arguments.samples or _SAMPLES, arguments.seed, progress)
         told = _certainty(found)
     return found, told

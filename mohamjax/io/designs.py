@@ -220,7 +220,6 @@ def evaluate_designs(
     technology: Technology | None = None,
     static_energy: bool = False,
     float32: bool = False,
-    wanted: Sequence[str] = (),
 ) -> tuple[list[DesignRow], Evaluated | None]:
     """Evaluates the designs of a file that `read_designs` takes, in double precision by default.
 
@@ -231,22 +230,23 @@ def evaluate_designs(
         technology: see `read_designs`.
         static_energy: count leakage even if the file does not.
         float32: compute in single precision.
-        wanted: `design_id`s of designs that the file must have and that must be readable; checked before evaluating.
 
     Returns:
         Rows of `design_id, latency_s, energy_J, area_mm2, valid, reason` in input order, and the valid designs
         with their reports (None if there are none).
 
     Raises:
-        InputError: the file as a whole cannot be read, or a design of `wanted` is missing or broken.
+        InputError: the file as a whole cannot be read.
     """
-    file = read_designs(path, technology=technology, static_energy=static_energy)
+    return evaluate_file(read_designs(path, technology=technology, static_energy=static_energy), float32=float32)
+
+
+def evaluate_file(file: DesignFile, *, float32: bool = False) -> tuple[list[DesignRow], Evaluated | None]:
+    """Evaluates the designs of a file that was read (`read_designs`); returns what `evaluate_designs` returns."""
     table: list[DesignRow] = [
         {"design_id": name, "latency_s": "", "energy_J": "", "area_mm2": "", "valid": 0, "reason": reason}
         for name, reason in zip(file.names, file.reasons, strict=True)
     ]
-    for name in wanted:
-        _check_wanted(table, name)
     if file.mappings is None or not len(file.designs):
         return table, None
     evaluated = reevaluate(file, file.mappings, file.count, file.designs, float32=float32)
@@ -266,16 +266,26 @@ def evaluate_designs(
     return table, evaluated.take(valid) if valid.size else None
 
 
-def _check_wanted(rows: Sequence[DesignRow], wanted: str) -> None:
-    """Raises InputError if no row has the `design_id`, or all rows with it are broken."""
-    reasons = [row["reason"] for row in rows if str(row["design_id"]) == wanted]
-    if not reasons or all(reasons):
-        good = next((f", such as {row['design_id']}" for row in rows if not row["reason"]), "")
+def check_wanted(names: Sequence[object], reasons: Sequence[str], wanted: str) -> None:
+    """Raises InputError if no design has this `design_id`, or all with it are broken.
+
+    Args:
+        names: `design_id` of every design.
+        reasons: what is wrong with each; empty where nothing is.
+        wanted: the `design_id`.
+    """
+    own = [reason for name, reason in zip(names, reasons, strict=True) if str(name) == wanted]
+    if not own or all(own):
+        good = next((f", such as {name}" for name, reason in zip(names, reasons, strict=True) if not reason), "")
         raise InputError(
-            f"is invalid: {reasons[0]}" if reasons else "is not in the file",
+            f"is invalid: {own[0]}" if own else "is not in the file",
             item=f"design {wanted}",
             remedy=f"name a valid design of the file{good}",
         )
+
+
+def _check_row(rows: Sequence[DesignRow], wanted: str) -> None:
+    check_wanted([row["design_id"] for row in rows], [row["reason"] for row in rows], wanted)
 
 
 def choose_designs(
@@ -295,7 +305,7 @@ def choose_designs(
         InputError: a design is not in the file, or is broken.
     """
     for name in wanted:
-        _check_wanted(rows, name)
+        _check_row(rows, name)
     assert evaluated is not None  # the wanted designs are valid
     valid = [row for row in rows if row["valid"]]
     chosen = [k for k, row in enumerate(valid) if str(row["design_id"]) in wanted]
@@ -378,7 +388,7 @@ def explain_designs(
         InputError: there is no such design, or it is invalid.
     """
     if wanted is not None:
-        _check_wanted(rows, wanted)
+        _check_row(rows, wanted)
     valid = [row for row in rows if row["valid"]]
     chosen = [k for k, row in enumerate(valid) if wanted is None or str(row["design_id"]) == wanted]
     if evaluated is None:

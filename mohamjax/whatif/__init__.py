@@ -4,7 +4,7 @@ from mohamjax.whatif.grid import Axis, WhatIf, read_axes, what_if
 from mohamjax.whatif.notes import reasons, unchanged
 from mohamjax.whatif.parameters import Parameter, known_parameters
 from mohamjax.whatif.sensitivity import METHODS, Sensitivities, sensitivities
-from mohamjax.whatif.uncertainty import ALMOST_NEVER, LEVELS, Uncertainty, survival, uncertainty
+from mohamjax.whatif.uncertainty import ALMOST_NEVER, LEVELS, Uncertainty, read_spreads, survival, uncertainty
 from mohamjax.whatif.variant import (
     Candidates,
     Variant,
@@ -32,6 +32,7 @@ __all__ = [
     "nominal_variant",
     "on_variant",
     "read_axes",
+    "read_spreads",
     "reasons",
     "sensitivities",
     "stack_variants",

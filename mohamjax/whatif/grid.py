@@ -18,6 +18,7 @@ from mohamjax.schedule.design import OBJECTIVES
 from mohamjax.whatif.parameters import Parameter, checked_factor, checked_value, known_parameters, parameter
 from mohamjax.whatif.variant import (
     Candidates,
+    Hardware,
     Told,
     Variant,
     check_count,
@@ -152,11 +153,11 @@ def _axis(known: abc.Mapping[str, Parameter], name: str, values: Values) -> Axis
     return Axis(one, numbers, factors[0])
 
 
-def read_axes(candidates: Candidates, vary: abc.Mapping[str, Values]) -> tuple[Axis, ...]:
+def read_axes(hardware: Hardware, vary: abc.Mapping[str, Values]) -> tuple[Axis, ...]:
     """The axes of a grid as users write them.
 
     Args:
-        candidates: the designs; they decide which parameters there are.
+        hardware: the designs, or what they run on; it decides which parameters there are.
         vary: by parameter, a text such as `2,4,8` or `x0.5,x1,x2`, a number, or a list of numbers and such texts.
 
     Raises:
@@ -167,7 +168,7 @@ def read_axes(candidates: Candidates, vary: abc.Mapping[str, Values]) -> tuple[A
         raise wrong_type(vary, "vary", 'give a dictionary such as {"clock": [1, 2]}')
     if not vary:
         raise InputError("names no parameter", argument="vary", remedy="give at least one")
-    known = known_parameters(candidates)
+    known = known_parameters(hardware)
     axes = tuple(_axis(known, name, values) for name, values in vary.items())
     for a, b in itertools.combinations(axes, 2):
         if a.parameter.touches & b.parameter.touches:

@@ -20,7 +20,7 @@ from jax import core as jax_core
 
 from mohamjax.errors import Argument, InputError
 from mohamjax.hardware import PackageParameters, PackageTables, package_tables
-from mohamjax.whatif.variant import Candidates, Leaf, Variant, in_precision, nominal_variant
+from mohamjax.whatif.variant import Hardware, Leaf, Variant, in_precision
 
 Number = float | jax.Array
 """A factor or a value; traced where derivatives are taken with respect to it."""
@@ -162,18 +162,18 @@ def _size(at: tuple[int | EllipsisType, ...]) -> tuple[Scale, Scale]:
     return scale, assign
 
 
-def _interfaces(candidates: Candidates) -> tuple[Scale, Scale]:
+def _interfaces(parameters: PackageParameters, dtype: npt.DTypeLike) -> tuple[Scale, Scale]:
     """Scales and assigns the number of memory interfaces, of which a row of the mesh has at most two."""
 
     def placed(variant: Variant, counts: tuple[tuple[int | None, int], ...]) -> Variant:
-        own = dataclasses.replace(candidates.package, interface_counts=counts)
-        tables = _tables_of(own, candidates.dtype)
-        bandwidth = np.full(own.max_interfaces, variant.package.interface_bandwidth[0], candidates.dtype)
+        own = dataclasses.replace(parameters, interface_counts=counts)
+        tables = _tables_of(own, dtype)
+        bandwidth = np.full(own.max_interfaces, variant.package.interface_bandwidth[0], dtype)
         package = dataclasses.replace(variant.package, tables=tables, interface_bandwidth=bandwidth)
         return dataclasses.replace(variant, package=package)
 
     def scale(variant: Variant, factor: Number) -> Variant:
-        counts = candidates.package.interface_counts
+        counts = parameters.interface_counts
         return placed(variant, tuple((most, max(1, round(number * float(factor)))) for most, number in counts))
 
     def assign(variant: Variant, value: Number) -> Variant:
@@ -192,9 +192,9 @@ _ONE = ("register", "comparator", "address_generator", "multiplier", "adder")
 _NAMED: dict[str, tuple[str, ...]] = {name: (name,) for name in _ONE} | {"mac": ("multiplier", "adder")}
 
 
-def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
-    """All parameters of the hardware of these designs, by name, in a fixed order."""
-    package, templates, now = candidates.package, candidates.templates, nominal_variant(candidates.evaluation)
+def known_parameters(hardware: Hardware) -> dict[str, Parameter]:
+    """All parameters of the hardware of designs, by name, in a fixed order."""
+    package, templates, technology = hardware.package, hardware.templates, hardware.technology
     found: list[Parameter] = []
 
     def add(
@@ -216,7 +216,7 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
     ]
     for name in bandwidths:
         add(f"nop.{name}", "bandwidth", "GB_per_s", getattr(package, name), _in("package", name))
-    add("nop.interfaces", "count", "", None, _interfaces(candidates), whole=True)
+    add("nop.interfaces", "count", "", None, _interfaces(package, np.asarray(technology.register).dtype), whole=True)
     add("nop.hop_energy", "energy", "pJ_per_bit", package.hop_energy, _in("package", "hop_energy"))
     if energy := _memory_energy(package):  # of a memory that costs nothing, no factor is another energy
         add("nop.memory_energy", "energy", "pJ_per_bit", energy, _memory(energy))
@@ -227,7 +227,7 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
         add(f"technology.sram_{which}", which, "", None, (_sram(which), None))
         for name, parts in _NAMED.items():
             scale, assign = _component(parts, which)
-            values = getattr(now.technology, parts[0])[_COSTS[which] > 0]
+            values = np.asarray(getattr(technology, parts[0]))[_COSTS[which] > 0]
             # An operation has one energy: of a multiplier's or an adder's numbers, it is the first.
             single = len(parts) == 1
             one_number = single and (which == "area" or name in _ONE[3:] or np.ptp(values) == 0)
@@ -235,7 +235,7 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
             touches = [f"technology.{part}_{which}" for part in parts]
             add(f"technology.{name}_{which}", which, unit if single else "", value,
                 (scale, assign if single else None), touches)  # fmt: skip
-    add("technology.wire_energy", "energy", "pJ_per_bit_and_mm", float(now.technology.wire[0]),
+    add("technology.wire_energy", "energy", "pJ_per_bit_and_mm", float(technology.wire[0]),
         _component(("wire",), "energy"))  # fmt: skip
     if _memory_energy(package) is None:
         add("technology.dram_energy", "energy", "pJ_per_bit", None, _in("technology", "dram"))

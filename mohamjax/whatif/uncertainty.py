@@ -26,6 +26,7 @@ from mohamjax.schedule.design import OBJECTIVES
 from mohamjax.whatif.parameters import Parameter, apart, known_parameters, parameter
 from mohamjax.whatif.variant import (
     Candidates,
+    Hardware,
     Told,
     Variant,
     check_count,
@@ -155,9 +156,18 @@ def checked_spread(value: object, key: str | None = None) -> float:
     return number
 
 
-def _spreads(known: abc.Mapping[str, Parameter], spread: object) -> tuple[tuple[Parameter, ...], np.ndarray]:
-    """Parameters that are drawn, and the spread of each."""
-    argument = "spread"
+def read_spreads(hardware: Hardware, spread: object) -> tuple[tuple[Parameter, ...], np.ndarray]:
+    """The parameters that are drawn, and the spread of each, `[P]` float.
+
+    Args:
+        hardware: the designs, or what they run on; it decides which parameters there are.
+        spread: as in `uncertainty`.
+
+    Raises:
+        InputError: a spread that is no number from 0 to `MOST_SPREAD`, an unknown parameter or one that is not drawn,
+            or two that change the same number.
+    """
+    known, argument = known_parameters(hardware), "spread"
     if isinstance(spread, abc.Mapping):
         chosen = tuple(parameter(known, name, argument) for name in spread)
         values = np.asarray([checked_spread(value, str(name)) for name, value in spread.items()])
@@ -200,7 +210,7 @@ def uncertainty(
     check_seed(seed)
     samples = count_asked(samples, "samples", "draw 1 or more, a whole number")
     check_count(samples, "samples")
-    chosen, spreads = _spreads(known_parameters(candidates), spread)
+    chosen, spreads = read_spreads(candidates, spread)
     now = nominal_variant(candidates.evaluation)
     with in_precision(candidates.dtype):
         factors, drawn = _drawn(jax.random.key(seed), now, chosen, spreads, samples)

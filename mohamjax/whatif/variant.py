@@ -19,12 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Template
+from mohamjax.hardware import PackageParameters, Technology, Template
 from mohamjax.runtime.programs import jit_o1
 from mohamjax.runtime.struct import Rows, record, shown_briefly
 from mohamjax.schedule.design import Chiplets, Design, EvaluationArrays, Package, chiplets, report
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.evaluation_arrays import evaluation_arrays
+from mohamjax.schedule.setup import Setup
 
 Leaf = jax.Array | np.ndarray
 """Variants have NumPy leaves on the host, and JAX arrays inside programs."""
@@ -111,9 +112,18 @@ class Candidates:
         return len(self.names)
 
     @property
+    def technology(self) -> Technology:
+        """Energy and area tables of the evaluation."""
+        return self.evaluation.technology
+
+    @property
     def dtype(self) -> np.dtype:
         """Float dtype of the evaluation."""
         return np.dtype(self.evaluation.tables.cycles.dtype)
+
+
+Hardware = Candidates | Setup
+"""What decides which parameters there are: the package, templates and technology of evaluated designs, or of others."""
 
 
 def in_precision(dtype: npt.DTypeLike) -> contextlib.AbstractContextManager[object]:
