@@ -29,10 +29,11 @@ from mohamjax.io.design_arrays import write_design_arrays
 from mohamjax.io.documents import read_document
 from mohamjax.io.files import check_format, locked_folder, prepare_folder, read_json
 from mohamjax.io.formats import DESIGNS_FORMAT, FLUID_FORMAT, JOB_TABLE_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.job_tables import read_job_table
 from mohamjax.io.mapping_cache import MappingCache, mapping_cache
 from mohamjax.io.results import front_rows, write_search
 from mohamjax.io.results_reader import read_results
-from mohamjax.io.schedules import ScheduleFile, read_job_table, schedule_arrays
+from mohamjax.io.schedules import ScheduleFile, schedule_arrays
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.jobs.job_problem import objective_names
 from mohamjax.jobs.scheduler import JobFront, preset_named, run_method

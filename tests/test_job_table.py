@@ -17,7 +17,8 @@ import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io.files import read_json, write_text
-from mohamjax.io.schedules import SCHEDULE_READERS, evaluate_schedules, read_job_table
+from mohamjax.io.job_tables import read_job_table
+from mohamjax.io.schedules import SCHEDULE_READERS, evaluate_schedules
 from mohamjax.io.trace import TraceRow, chrome_trace
 from mohamjax.jobs import job_bound
 from mohamjax.jobs.table import JobTable, evaluate_table, job_arrays, job_timeline

@@ -23,9 +23,10 @@ from mohamjax.hardware import load_templates, packaged_templates, template_to_di
 from mohamjax.hardware.package import PackageParameters, package_to_dict
 from mohamjax.io.files import parse_json
 from mohamjax.io.forms import DESIGN_PARTS
+from mohamjax.io.job_tables import read_job_table
 from mohamjax.io.job_transfer import TRANSFER_FORMAT
 from mohamjax.io.jobs import job_table_document
-from mohamjax.io.schedules import evaluate_schedules, read_job_table
+from mohamjax.io.schedules import evaluate_schedules
 from mohamjax.io.schemas import FORMS, schema
 from mohamjax.problem.requirements import requirements_from_dict
 from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES

@@ -16,8 +16,8 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, load_technology
 from mohamjax.io import front_csv, read_designs
 from mohamjax.io.designs import designs_document
+from mohamjax.io.job_tables import read_job_table
 from mohamjax.io.jobs import job_table_document
-from mohamjax.io.schedules import read_job_table
 from mohamjax.jobs import JobGoals, JobSearchConfig, check_goals, evaluate_plans
 from mohamjax.jobs.heuristics import Plan
 from mohamjax.jobs.platform import batch_of_layers

@@ -20,7 +20,7 @@ from mohamjax.errors import InputError
 from mohamjax.text import amount, plural
 
 if TYPE_CHECKING:
-    from mohamjax.io.schedules import Placed
+    from mohamjax.io.job_tables import Placed
     from mohamjax.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig, Transfer
     from mohamjax.jobs.heuristics import Plan
     from mohamjax.jobs.platform import JobBatch, Platform
@@ -282,7 +282,7 @@ def _problem(
         from mohamjax.io import read_json
         from mohamjax.io.files import check_format
         from mohamjax.io.formats import JOB_TABLE_FORMAT
-        from mohamjax.io.schedules import read_job_table, table_schedules
+        from mohamjax.io.job_tables import read_job_table, table_schedules
 
         names = ("platform", "bandwidth", "cost_model", "demand", "lb", "flexible", "element_buffer", "random_shapes")
         names += _NEST_OPTIONS

@@ -28,18 +28,14 @@ from mohamjax.io.designs_reader import header_rows, is_answer, read_header
 from mohamjax.io.documents import added_nests, no_format
 from mohamjax.io.entries import Place, identified
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
+from mohamjax.io.fluid_cases import read_case, simulate_cases
 from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_TABLE_FORMAT, LINES, SCHEDULE_FORMAT, written_as
 from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.inputs import Inputs, Paths, find_inputs, keep_inputs
+from mohamjax.io.job_tables import TableSchedules, read_job_table
 from mohamjax.io.nests import NestList
 from mohamjax.io.result_stream import NUMBERS, ResultStream
-from mohamjax.io.schedules import (
-    TableSchedules,
-    read_case,
-    read_job_table,
-    simulate_cases,
-    unfinished,
-)
+from mohamjax.io.schedule_rows import unfinished
 from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.reader import read_lines
 from mohamjax.runtime.devices import Devices, DevicesLike, chosen_devices

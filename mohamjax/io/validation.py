@@ -29,12 +29,13 @@ from mohamjax.io.formats import (
     JOB_TABLE_FORMAT,
     SCHEDULE_FORMAT,
 )
+from mohamjax.io.job_tables import read_job_table
 from mohamjax.io.job_transfer import read_transfer
 from mohamjax.io.jobs import load_platform, read_jobs
 from mohamjax.io.mapped_arrays import MAX_MAPPED
 from mohamjax.io.mappings import MAPPINGS_FORMAT
 from mohamjax.io.nest_costs import evaluate_nests
-from mohamjax.io.schedules import SCHEDULE_READERS, read_job_table
+from mohamjax.io.schedules import SCHEDULE_READERS
 from mohamjax.io.schemas import FORMS
 from mohamjax.problem.requirements import load_requirements
 from mohamjax.reader import choice, open_file, read_text, read_yaml, type_name
