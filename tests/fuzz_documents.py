@@ -90,6 +90,23 @@ FLUID = {
     ],
 }  # fmt: skip
 
+_BYTES = {"output_bytes": 8, "weight_bytes": 4, "weights": 6, "external": 2.5, "outputs_read": 0, "outputs_written": 8}
+PACKAGE_SCHEDULE = {
+    "format": "package-schedule/1",
+    "cases": [
+        {"name": f"p{i}", "chiplets": 3, "contention": "mesh",
+         "bandwidth": {"interface": 1.5, "link": 2, "dram": None, "sram": 8},
+         "layers": [
+             {"duration": 4, "edges": [], **_BYTES},
+             {"duration": 0.5, "edges": [{"from": 0, "operand": "input", "bytes": 8}], **_BYTES},
+             {"duration": 3, "edges": [{"from": 0, "bytes": 3}, {"from": 1, "operand": "weight", "bytes": 8}],
+              **_BYTES},
+         ],
+         "assignment": [0, 2, 1], "order": [0, 1, 2], "keep": [True, False, True], "resident": [False, True, True]}
+        for i in range(2)
+    ],
+}  # fmt: skip
+
 JOB_TABLE = {
     "format": "job-table/1", "time_unit": "cycles",
     "resources": [{"name": "dram", "bandwidth": 2.0}],
@@ -420,6 +437,7 @@ def sound(reader: str) -> bytes:
     """The sound file of a reader."""
     made = {
         "designs": designs, "schedule": schedule, "mappings": mappings, "fluid": lambda: FLUID,
+        "packaged": lambda: PACKAGE_SCHEDULE,
         "jobtable": lambda: JOB_TABLE, "transfer": lambda: TRANSFER, "architectures": lambda: ARCHITECTURES,
         "allocationjson": lambda: yaml.safe_load(ALLOCATION), "batch": designs, "bounds": lambda: BOUNDS,
         "resultdesigns": designs, "words": lambda: ["schema", "designs/1"],

@@ -25,11 +25,13 @@ from mohamjax.io import batch, results_reader
 from mohamjax.io.checkpoint import read_checkpoint
 from mohamjax.io.design_arrays import read_design_arrays
 from mohamjax.io.designs import read_designs
-from mohamjax.io.files import read_json
+from mohamjax.io.entries import sound_entries
+from mohamjax.io.files import check_format, read_json
 from mohamjax.io.importers import Target, read_allocation, read_cost_table, read_layer_table
 from mohamjax.io.job_transfer import read_transfer
 from mohamjax.io.jobs import load_platform, read_jobs
 from mohamjax.io.mappings import given_mappings
+from mohamjax.io.package_schedules import package_cases
 from mohamjax.io.result_stream import ResultStream
 from mohamjax.io.robust import read_comparisons
 from mohamjax.io.samples import read_architectures, read_samples
@@ -38,6 +40,7 @@ from mohamjax.io.timeloop import read_timeloop
 from mohamjax.page import contents, page
 from mohamjax.problem import load_requirements
 from mohamjax.schedule import Setup
+from mohamjax.schedule.handover import handover_resources, handover_traffic
 from mohamjax.workload import (
     ApplicationModel,
     Layer,
@@ -81,6 +84,13 @@ def _schedules(path: pathlib.Path) -> object:
     if not isinstance(document, dict) or document.get("format") not in ("fluid-schedule/1", "job-table/1"):
         return None
     return schedule_arrays(document, path)
+
+
+def _package_schedules(path: pathlib.Path) -> object:
+    document = read_json(path)
+    check_format(document, ("package-schedule/1",), path)
+    _, cases = sound_entries(package_cases(document, path))
+    return [handover_resources(case, handover_traffic(case)) for case in cases]
 
 
 def _mappings(path: pathlib.Path) -> object:
@@ -258,6 +268,7 @@ READERS: dict[str, Reader] = {
     "platform": Reader(".yaml", lambda path: load_platform(str(path))),
     "jobs": Reader(".csv", read_jobs, structure=False),
     "fluid": Reader(".json", _schedules),
+    "packaged": Reader(".json", _package_schedules),
     "jobtable": Reader(".json", _schedules),
     "designs": Reader(".json", lambda path: read_designs(path, technology=load_technology())),
     "schedule": Reader(".json", lambda path: read_designs(path, technology=load_technology())),

@@ -32,12 +32,33 @@ def simulate(
 
     No job starts before its release (default: 0 for all).
     """
+    used = [resources_of_accelerator[a] if 0 <= a < len(resources_of_accelerator) else [] for a in accelerator]
+    asks = [[b if r in own else 0 for r in range(len(bandwidth))] for b, own in zip(bytes_, used, strict=True)]
+    count = len(resources_of_accelerator)
+    return simulate_asks(
+        duration, asks, predecessors, accelerator, order, used, bandwidth, count, number=number, release=release
+    )
+
+
+def simulate_asks(
+    duration: Sequence,
+    asks: Sequence[Sequence],
+    predecessors: Sequence[Sequence[int]],
+    accelerator: Sequence[int],
+    order: Sequence[int],
+    resources_of_job: Sequence[Sequence[int]],
+    bandwidth: Sequence,
+    accelerators: int,
+    number=Fraction,
+    release: Sequence | None = None,
+) -> PlainSchedule:
+    """As `simulate`, where every job asks each resource for bytes of its own and is slowed by resources of its own."""
     jobs = range(len(duration))
     free = [number(0) for _ in jobs] if release is None else [number(t) for t in release]
     remaining = [number(d) for d in duration]
-    demand = [number(b) / number(d) if d else number(0) for b, d in zip(bytes_, duration, strict=True)]
+    demand = [[number(b) / number(d) if d else number(0) for b in own] for own, d in zip(asks, duration, strict=True)]
     bandwidth = [b if b == float("inf") else number(b) for b in bandwidth]
-    queues = [[j for j in order if accelerator[j] == a] for a in range(len(resources_of_accelerator))]
+    queues = [[j for j in order if accelerator[j] == a] for a in range(accelerators)]
     start: list = [None] * len(duration)
     end: list = [None] * len(duration)
     pieces: list = [[] for _ in jobs]
@@ -52,18 +73,15 @@ def simulate(
                 start[j] = now
         grant = []
         for r, most in enumerate(bandwidth):
-            asked = sum((demand[j] for j in running if r in resources_of_accelerator[accelerator[j]]), number(0))
+            asked = sum((demand[j][r] for j in running), number(0))
             grant.append(number(1) if asked <= most else most / asked)
-        rate = {j: min([number(1), *(grant[r] for r in resources_of_accelerator[accelerator[j]])]) for j in running}
+        rate = {j: min([number(1), *(grant[r] for r in resources_of_job[j])]) for j in running}
         moving = [j for j in running if rate[j] > 0 or remaining[j] == 0]
         if not moving and not waiting:
             break
         step = min([*waiting, *(remaining[j] / rate[j] if remaining[j] else number(0) for j in moving)])
         if step:
-            through = [
-                sum((demand[j] * rate[j] for j in moving if r in resources_of_accelerator[accelerator[j]]), number(0))
-                for r in range(len(bandwidth))
-            ]
+            through = [sum((demand[j][r] * rate[j] for j in moving), number(0)) for r in range(len(bandwidth))]
             use.append((now, now + step, through))
         # Decide which jobs end before anything moves, so that this works with floats too.
         over = [j for j in moving if remaining[j] == 0 or remaining[j] / rate[j] == step]

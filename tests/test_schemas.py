@@ -36,6 +36,7 @@ SOUND = {
     "designs/1": fuzz_documents.designs(),
     "schedule/1": fuzz_documents.schedule(),
     "fluid-schedule/1": fuzz_documents.FLUID,
+    "package-schedule/1": fuzz_documents.PACKAGE_SCHEDULE,
     "job-table/1": fuzz_documents.JOB_TABLE,
     "mappings/1": fuzz_documents.mappings(),
     TRANSFER_FORMAT: {**fuzz_documents.TRANSFER},
@@ -123,7 +124,8 @@ def test_what_we_write_is_accepted(tmp_path):
         assert accepted("template/1", json.loads(json.dumps(template_to_dict(template))))
     table = read_job_table(fuzz_documents.JOB_TABLE, "file")
     assert accepted("job-table/1", job_table_document(table, [("s", [0, 1], [0, 1])]))
-    for name, document in (("fluid-schedule/1", fuzz_documents.FLUID), ("job-table/1", fuzz_documents.JOB_TABLE)):
+    for name in ("fluid-schedule/1", "package-schedule/1", "job-table/1"):
+        document = SOUND[name]
         (tmp_path / "in.json").write_text(json.dumps(document))
         evaluate_schedules(tmp_path / "in.json", tmp_path / "out.json", timelines=True)
         assert accepted(f"{name}-answer", json.loads((tmp_path / "out.json").read_text()))
@@ -146,6 +148,8 @@ FAULTS = {
     "an unknown key of a file of schedules": ("schedule/1", ["pakage"], {}),
     "an unknown key of a file of designs": ("designs/1", ["objektives"], []),
     "an unknown key of a job table": ("job-table/1", ["time_units"], "s"),
+    "an unknown contention": ("package-schedule/1", ["cases", 0, "contention"], "some"),
+    "a misspelt bandwidth": ("package-schedule/1", ["cases", 0, "bandwidth", "srams"], 1),
     "an unknown key of fluid schedules": ("fluid-schedule/1", ["time_unit"], "s"),
     "an unknown key of a file of mappings": ("mappings/1", ["set"], []),
     "a misspelt size": ("schedule/1", ["schedules", 0, "chiplets", 0, "level"], []),

@@ -107,10 +107,9 @@ def _add_mappings(kinds: options.Verbs) -> None:
 
 def _add_schedules(kinds: options.Verbs) -> None:
     """Adds the kind `schedules` and its options."""
-    schedules = kinds.add_parser(
-        "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
-    )
-    _add_files(schedules, "files of the formats fluid-schedule/1, job-table/1, schedule/1 or designs/1 (JSON)")
+    formats = "formats schedule/1, designs/1, job-table/1, fluid-schedule/1 or package-schedule/1"
+    schedules = kinds.add_parser("schedules", help=f"schedules in the {formats}")
+    _add_files(schedules, f"files of the {formats} (JSON)")
     schedules.add_argument(
         "--technology",
         metavar="NAME|FILE",

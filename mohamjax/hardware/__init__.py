@@ -13,6 +13,7 @@ from mohamjax.hardware.arrays import (
 )
 from mohamjax.hardware.memory import Memory, with_memory
 from mohamjax.hardware.package import (
+    Contention,
     PackageForm,
     PackageParameters,
     PackageTables,
@@ -76,6 +77,7 @@ __all__ = [
     "DRAM_TYPES",
     "Architecture",
     "Component",
+    "Contention",
     "Dataflow",
     "Level",
     "LevelRule",

@@ -216,11 +216,21 @@ def route(chiplet: tuple[int, int], interface: tuple[int, int], columns: int) ->
         >>> route((1, 1), (-1, 0), 2)
         [((0, 0), (1, 0)), ((1, 0), (1, 1))]
     """
-    x, y = _root(interface, columns)
+    return mesh_path(_root(interface, columns), chiplet)
+
+
+def mesh_path(start: tuple[int, int], end: tuple[int, int]) -> list[Link]:
+    """Links from one router to another: along the row of the first, then along the column of the second.
+
+    Examples:
+        >>> mesh_path((1, 1), (0, 0))
+        [((1, 1), (0, 1)), ((0, 1), (0, 0))]
+    """
+    x, y = start
     links: list[Link] = []
-    while (x, y) != chiplet:
-        step = (chiplet[0] > x) - (chiplet[0] < x)
-        after = x + step, y if step else y + (1 if chiplet[1] > y else -1)
+    while (x, y) != end:
+        step = (end[0] > x) - (end[0] < x)
+        after = x + step, y if step else y + (1 if end[1] > y else -1)
         links.append(((x, y), after))
         x, y = after
     return links
@@ -279,6 +289,16 @@ def _stacked(shared: list[np.ndarray]) -> np.ndarray:
     for row, one in zip(out, shared, strict=True):
         row[: one.shape[0], : one.shape[1]] = one
     return out
+
+
+def chiplet_places(params: PackageParameters, chiplets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where chiplets stand, and the interface that each uses.
+
+    Returns:
+        `[n, 2]` int, (x, y) of every chiplet; `[n]` int, its interface; `[n]` int, its hops to that.
+    """
+    tiles, _, nearest, hops = _places(params, chiplets)
+    return tiles, nearest, hops
 
 
 def mesh_routes(params: PackageParameters, chiplets: int) -> list[list[Link]]:

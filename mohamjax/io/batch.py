@@ -16,7 +16,7 @@ import os
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -29,11 +29,20 @@ from mohamjax.io.documents import added_nests, no_format
 from mohamjax.io.entries import Place, identified
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
 from mohamjax.io.fluid_cases import read_case, simulate_cases
-from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, JOB_TABLE_FORMAT, LINES, SCHEDULE_FORMAT, written_as
+from mohamjax.io.formats import (
+    DESIGNS_FORMAT,
+    ENTRIES,
+    FLUID_FORMAT,
+    LINES,
+    PACKAGE_SCHEDULE_FORMAT,
+    SCHEDULE_FORMAT,
+    written_as,
+)
 from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.inputs import Inputs, Paths, find_inputs, keep_inputs
 from mohamjax.io.job_tables import TableSchedules, read_job_table
 from mohamjax.io.nests import NestList
+from mohamjax.io.package_schedules import read_handover, simulate_handovers
 from mohamjax.io.result_stream import NUMBERS, ResultStream
 from mohamjax.io.schedule_rows import unfinished
 from mohamjax.jobs.table import JobTable, evaluate_table
@@ -44,6 +53,8 @@ from mohamjax.schedule import CYCLE_S, SizedDesign
 from mohamjax.schedule.batch import BLOCK, DesignEvaluator, Nests
 from mohamjax.schedule.fluid import DONE
 from mohamjax.schedule.setup import Setup
+
+T = TypeVar("T")
 
 ROWS = 4 * BLOCK  # entries that are read at once, per device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
@@ -182,10 +193,24 @@ class _TableJobs:
         return values, reasons
 
 
-class _Cases:
-    """Schedules with explicit costs, each of which is a problem of its own."""
+class _Cases(Generic[T]):
+    """Schedules with stated costs, each of which is a problem of its own.
 
-    def __init__(self, float32: bool, devices: Devices | None) -> None:
+    Args:
+        read: reads a case at a place.
+        simulate: makespans of cases, and why a case never ends (`simulate_cases`).
+        float32: compute in single precision.
+        devices: where.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[object, Place], T],
+        simulate: Callable[..., tuple[np.ndarray, list[str]]],
+        float32: bool,
+        devices: Devices | None,
+    ) -> None:
+        self._read, self._simulate = read, simulate
         self._float32, self._devices = float32, devices
 
     def evaluate(self, entries: Sequence[tuple[object, object]]) -> Values:
@@ -193,11 +218,11 @@ class _Cases:
         values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
         for i, (value, name) in enumerate(entries):
             try:
-                good.append((i, read_case(value, Place(None, f"case {name}"))))
+                good.append((i, self._read(value, Place(None, f"case {name}"))))
             except InputError as error:
                 reasons[i] = error.reason
         if good:
-            makespan, told = simulate_cases(
+            makespan, told = self._simulate(
                 [case for _, case in good], BLOCK * _number(self._devices), float32=self._float32, devices=self._devices
             )
             for k, (i, _) in enumerate(good):
@@ -267,7 +292,10 @@ class _Sources:
         self.technology, self.static_energy = technology, static_energy
         self._problems: list[_Designs] = []
         self._headed: dict[bytes, _Designs] = {}  # by the hash of a document without its entries and nests
-        self._cases = _Cases(float32, devices)
+        self._cases: dict[str, _Problem] = {
+            FLUID_FORMAT: _Cases(read_case, simulate_cases, float32, devices),
+            PACKAGE_SCHEDULE_FORMAT: _Cases(read_handover, simulate_handovers, float32, devices),
+        }
         self.empty: list[pathlib.Path] = []
         self.answers: set[pathlib.Path] = set()
 
@@ -318,9 +346,7 @@ class _Sources:
         if not isinstance(rows, list):
             told = "the key is missing" if rows is ... else "is no list"
             raise InputError(told, file=path, item=key, remedy="list the schedules there")
-        owner: _Problem = self._cases
-        if name == JOB_TABLE_FORMAT:
-            owner = _TableJobs(read_job_table(document, path), path, self.float32, self.devices)
+        owner = self._cases.get(name) or _TableJobs(read_job_table(document, path), path, self.float32, self.devices)
         return rows, lambda row, called: (owner, (row, called))
 
     def _problem(self, document: dict[str, Any], path: pathlib.Path) -> _Designs:
@@ -405,9 +431,9 @@ def evaluate_files(
     lines and `design-arrays/1` are read as they are evaluated. Entries keep the identifiers that their files state.
 
     Args:
-        paths: files and folders: `schedule/1`, `designs/1`, `job-table/1`, `fluid-schedule/1` as JSON or JSON lines,
-            and `design-arrays/1`. A folder stands for all files of these formats in it and in its subfolders, ordered
-            by name. Or the result of `find_inputs`.
+        paths: files and folders: `schedule/1`, `designs/1`, `job-table/1`, `fluid-schedule/1`, `package-schedule/1` as
+            JSON or JSON lines, and `design-arrays/1`. A folder stands for all files of these formats in it and in its
+            subfolders, ordered by name. Or the result of `find_inputs`.
         out: CSV, JSON lines (`.jsonl`) or npz file with the columns `file, entry, design_id, latency_s, energy_J,
             area_mm2, makespan, valid, reason`; default standard output. `makespan` is in the time unit of the job table
             or case.

@@ -30,7 +30,15 @@ from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.documents import one_file, read_document
 from mohamjax.io.entries import identified
 from mohamjax.io.files import check_format, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, ENTRIES, FLUID_FORMAT, JOB_FORMATS, JOB_TABLE_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.formats import (
+    COST_FORMATS,
+    DESIGNS_FORMAT,
+    ENTRIES,
+    FLUID_FORMAT,
+    JOB_TABLE_FORMAT,
+    PACKAGE_SCHEDULE_FORMAT,
+    SCHEDULE_FORMAT,
+)
 from mohamjax.io.forms import DESIGN_PARTS, DesignsForm, NetworkForm, SchedulesForm
 from mohamjax.io.nests import NestList
 from mohamjax.reader import found
@@ -145,14 +153,18 @@ _OF_INPUTS = {SCHEDULE_FORMAT: {"application", "templates"}, JOB_TABLE_FORMAT: {
 """Keys that every input of these formats has, and no answer."""
 
 
+_COSTS = {FLUID_FORMAT: "duration", PACKAGE_SCHEDULE_FORMAT: "layers"}
+"""The key of every schedule of an input of these formats that no schedule of an answer has."""
+
+
 def is_answer(document: abc.Mapping[str, Any]) -> bool:
     """Whether a document is what an evaluation of schedules wrote, which has the name of a format of its inputs."""
     name, rows = document["format"], document.get(ENTRIES[document["format"]])
     rows = rows if isinstance(rows, list) else []
     if not rows or not all(isinstance(row, dict) for row in rows):
         return False
-    if name == FLUID_FORMAT:
-        return all("makespan" in row and "duration" not in row for row in rows)
+    if name in _COSTS:
+        return all("makespan" in row and _COSTS[name] not in row for row in rows)
     told = all("valid" in row or "makespan" in row for row in rows)
     return told and name in _OF_INPUTS and not document.keys() & _OF_INPUTS[name]
 
@@ -219,8 +231,8 @@ def read_designs(
     """
     path = one_file(path)
     document = read_document(path, DESIGN_PARTS)
-    if isinstance(document, dict) and document.get("format") in JOB_FORMATS:
-        told = f"is a {document['format']} file, whose schedules are of jobs, not of layers on chiplets"
+    if isinstance(document, dict) and document.get("format") in COST_FORMATS:
+        told = f"is a {document['format']} file, whose schedules state costs, and no loop nests"
         raise InputError(told, file=path, item="format", remedy="use `mohamjax evaluate schedules`")
     check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
     setup = read_header(document, path, technology=technology, static_energy=static_energy)

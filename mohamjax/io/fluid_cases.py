@@ -74,7 +74,7 @@ def _case(form: CaseForm, at: Place) -> Case:
     for key in ("bytes", "predecessors", "accelerator", "order"):
         at.at(key).check_length(getattr(form, key), count, "job")
     duration, traffic = np.array(form.duration, float), np.array(form.bytes, float)
-    refuse_instant_traffic(at.at("duration"), duration, traffic)
+    refuse_instant_traffic(at.at("duration").entry, duration, traffic)
     predecessors = read_predecessors(form.predecessors, count, [at.at(f"predecessors[{i}]") for i in range(count)])
     accelerator = at.at("accelerator").numbers(form.accelerator, len(uses), "accelerator")
     order = at.at("order").numbers(form.order, count, "job")

@@ -20,8 +20,11 @@ FLUID_FORMAT = "fluid-schedule/1"
 JOB_TABLE_FORMAT = "job-table/1"
 
 
-JOB_FORMATS = (FLUID_FORMAT, JOB_TABLE_FORMAT)
-"""Formats of schedules with explicit costs: they schedule jobs, not layers on chiplets."""
+PACKAGE_SCHEDULE_FORMAT = "package-schedule/1"
+
+
+COST_FORMATS = (FLUID_FORMAT, JOB_TABLE_FORMAT, PACKAGE_SCHEDULE_FORMAT)
+"""Formats of schedules with stated costs: they name no loop nests."""
 
 
 DESIGN_ARRAYS_FORMAT = "design-arrays/1"
@@ -32,6 +35,7 @@ ENTRIES = {
     SCHEDULE_FORMAT: "schedules",
     FLUID_FORMAT: "cases",
     JOB_TABLE_FORMAT: "schedules",
+    PACKAGE_SCHEDULE_FORMAT: "cases",
 }
 """The key under which a document of each format lists its designs or schedules."""
 

@@ -4,8 +4,8 @@ The readers check what a form cannot: that names differ, list lengths, and indic
 
 If an optional key is misspelt, it looks as if it had been left out. Objects with optional keys therefore accept no
 unknown keys (`Form`): whole files, chiplets and their sizes, layers, networks, jobs. The informational keys that our
-own writers add are listed. Designs, the steps of their schedules, fluid cases and loop nests nevertheless accept
-unknown keys, for notes and figures of other tools; their optional keys are only informational names and numbers.
+own writers add are listed. Designs, the steps of their schedules, cases with stated costs and loop nests nevertheless
+accept unknown keys, for notes and figures of other tools; their optional keys are only informational names and numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType, defstruct, field
 
 from mohamjax.dims import LayerType
 from mohamjax.forms import Bound, Bounds, Form, Index, OpenForm, Pair, Positive, Text, Whole, as_written
-from mohamjax.hardware import PackageForm, RecordForm, TemplateForm
+from mohamjax.hardware import Contention, PackageForm, RecordForm, TemplateForm
 from mohamjax.mapping.notation import NestForm, OwnedNestForm, WrittenNestForm
 from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES
 
@@ -245,6 +245,62 @@ class FluidForm(Form):
     cases: list[CaseForm]
 
 
+# ---------------------------------------------------------------- package-schedule/1
+
+Unlimited = Rate | None
+"""A bandwidth; null where nothing limits."""
+
+
+class BandwidthsForm(Form, kw_only=True):
+    """Bytes per cycle; null where nothing limits."""
+
+    interface: Annotated[Unlimited, Meta(description="of each memory interface")]
+    link: Annotated[Unlimited, Meta(description="of each chiplet's link, and of links between routers")]
+    dram: Annotated[Unlimited, Meta(description="of the whole memory")]
+    sram: Annotated[Unlimited, Meta(description="of the SRAM beside each chiplet")]
+
+
+class EdgeForm(OpenForm, kw_only=True):
+    """What a layer reads of the output of another one."""
+
+    source: Index = field(name="from")
+    operand: Literal["input", "weight"] = "input"
+    bytes: Cost
+
+
+class HandoverLayerForm(OpenForm, kw_only=True):
+    """The costs of a layer: cycles, bytes that may stay in an SRAM, and bytes that its mapping moves."""
+
+    duration: Cost
+    output_bytes: Cost
+    weight_bytes: Cost
+    weights: Cost
+    external: Cost
+    outputs_read: Cost
+    outputs_written: Cost
+    edges: list[EdgeForm]
+
+
+class HandoverForm(CalledForm, kw_only=True):
+    """A schedule on a package that hands data on: a list has an entry per layer, or all layers by priority."""
+
+    chiplets: Annotated[int, Meta(ge=1, le=1024)]
+    contention: Contention
+    bandwidth: BandwidthsForm
+    layers: Annotated[list[HandoverLayerForm], Meta(min_length=1)]
+    assignment: Annotated[list[Index], Meta(description="the chiplet of each layer")]
+    order: list[Index]
+    keep: Annotated[list[bool], Meta(description="whether the output stays in the SRAM of the chiplet")]
+    resident: Annotated[list[bool], Meta(description="whether the weights are in the SRAM of the chiplet")]
+
+
+class PackageSchedulesForm(Form):
+    """Schedules on packages that hand data on, with their costs."""
+
+    format: Literal["package-schedule/1"]
+    cases: list[HandoverForm]
+
+
 # ---------------------------------------------------------------- job-table/1
 
 _EACH = Meta(description="a number per accelerator, null where the job cannot run, or one for all")
@@ -397,6 +453,32 @@ class FluidAnswerForm(Form):
 
     format: Literal["fluid-schedule/1"]
     cases: list[CaseAnswerForm]
+
+
+class HandoverAnswerForm(Form, kw_only=True):
+    """Times [cycles] and bytes of a schedule: an entry per layer, for `sram_capacity` one per chiplet.
+
+    A broken schedule has the reason instead.
+    """
+
+    name: int | str
+    start: list[float] | UnsetType = UNSET
+    end: list[float] | UnsetType = UNSET
+    makespan: float | None
+    reason: Reason = UNSET
+    dram_bytes: list[float] | UnsetType = UNSET
+    sram_bytes: list[float] | UnsetType = UNSET
+    nop_byte_hops: float | UnsetType = UNSET
+    sram_capacity: list[float] | UnsetType = UNSET
+    stall: list[float] | UnsetType = UNSET
+    slowed: list[list[SlowedForm]] | UnsetType = UNSET
+
+
+class PackageSchedulesAnswerForm(Form):
+    """What `evaluate schedules` makes of a `package-schedule/1` file."""
+
+    format: Literal["package-schedule/1"]
+    cases: list[HandoverAnswerForm]
 
 
 class OrderAnswerForm(Form):

@@ -77,7 +77,7 @@ def _table(form: JobTableForm, top: Place) -> JobTable:
                 if not np.isfinite(costs[j][can_run]).all():
                     raise at.at(key).error("is null where the job has a duration", "write a number")
                 costs[j][~can_run] = 0.0
-        refuse_instant_traffic(at.at("duration"), duration[j], traffic[j])
+        refuse_instant_traffic(at.at("duration").entry, duration[j], traffic[j])
     return JobTable(
         jobs=tuple(jobs),
         accelerators=tuple(row.name for row in form.accelerators),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -76,18 +76,18 @@ def check_deadlock(
         raise item.error(told, "order every job after its predecessors")
 
 
-def refuse_instant_traffic(at: Place, duration: np.ndarray, traffic: np.ndarray) -> None:
+def refuse_instant_traffic(place_of: Callable[[int], Place], duration: np.ndarray, traffic: np.ndarray) -> None:
     """Raises InputError if a job moves more bytes than its duration allows for.
 
     Args:
-        at: the place of the durations.
+        place_of: the place of each duration, by its index.
         duration: `[J]` or `[A]` float.
         traffic: float of the same shape, bytes.
     """
     instant = np.flatnonzero((traffic > 0) & (traffic > MOST_ASKED * duration))
     if instant.size:
         job = int(instant[0])
-        raise Place(at.file, f"{at.path}[{job}]").error(
+        raise place_of(job).error(
             f"is {duration[job]:g}, but the job moves {traffic[job]:g} bytes",
             "write how long the job takes when nothing slows it, or 0 bytes",
         )

@@ -8,6 +8,10 @@ Format `fluid-schedule/1` (JSON): `cases`, each one schedule with explicit costs
 
 The result is `{"format": "fluid-schedule/1", "cases": [{"name", "start", "end", "makespan"}]}`.
 
+Format `package-schedule/1` (JSON): `cases`, each one schedule on a package whose chiplets hand data on through SRAMs
+(`schedule.handover`; docs/formats.md has the keys). The result has `start`, `end`, `makespan` and, per layer,
+`dram_bytes` and `sram_bytes`; `nop_byte_hops` of all layers; `sram_capacity` of every chiplet.
+
 Format `job-table/1` (JSON): costs per job and accelerator, and any number of schedules over them:
 
 - `time_unit`: `"cycles"` (the default) or `"s"`; bandwidths are in bytes per time unit;
@@ -24,7 +28,7 @@ Jobs, accelerators and resources are referred to by name or 0-based number. The 
 `{"format": "job-table/1", "time_unit", "schedules": [{"name", "makespan", "energy_J"}]}`, with timelines also `start`
 and `end` of each job.
 
-With timelines, both results have `stall` (time lost to shared bandwidth) and `slowed` (per job a list of
+With timelines, all results have `stall` (time lost to shared bandwidth) and `slowed` (per job a list of
 `{"start", "end", "rate", "resource"}`) for every schedule.
 
 Times are in the time unit of the input. A schedule that breaks a rule (a job ordered twice, a dependency that the order
@@ -49,9 +53,10 @@ from mohamjax.io.documents import read_document
 from mohamjax.io.entries import sound_entries
 from mohamjax.io.files import check_format, rows_text
 from mohamjax.io.fluid_cases import Case, evaluate_fluid, fluid_cases, stacked_cases
-from mohamjax.io.formats import ENTRIES, FLUID_FORMAT, JOB_TABLE_FORMAT
+from mohamjax.io.formats import ENTRIES, FLUID_FORMAT, JOB_TABLE_FORMAT, PACKAGE_SCHEDULE_FORMAT
 from mohamjax.io.inputs import keep_inputs
 from mohamjax.io.job_tables import evaluate_job_table, table_entries
+from mohamjax.io.package_schedules import evaluate_package_schedules
 from mohamjax.io.result_stream import write_instead
 from mohamjax.jobs.table import JobTable
 from mohamjax.runtime.struct import shown_briefly
@@ -129,6 +134,7 @@ SCHEDULE_READERS: dict[
 ] = {
     FLUID_FORMAT: evaluate_fluid,
     JOB_TABLE_FORMAT: evaluate_job_table,
+    PACKAGE_SCHEDULE_FORMAT: evaluate_package_schedules,
 }
 """The function that evaluates documents of each format: (document, file, float32, timelines) -> (result, summary)."""
 

@@ -23,6 +23,7 @@ FORMS: dict[str, type[Form | OpenForm]] = {
     "designs/1": forms.DesignsForm,
     "job-table/1": forms.JobTableForm,
     "fluid-schedule/1": forms.FluidForm,
+    "package-schedule/1": forms.PackageSchedulesForm,
     "mappings/1": forms.MappingsForm,
     "job-transfer/1": forms.TransferForm,
     "template/1": TemplateForm,
@@ -35,6 +36,7 @@ FORMS: dict[str, type[Form | OpenForm]] = {
     "schedule/1-answer": forms.SchedulesAnswerForm,
     "job-table/1-answer": forms.JobTableAnswerForm,
     "fluid-schedule/1-answer": forms.FluidAnswerForm,
+    "package-schedule/1-answer": forms.PackageSchedulesAnswerForm,
 }
 """Forms of whole files by name; an answer is what `evaluate schedules` writes for an input of that format."""
 

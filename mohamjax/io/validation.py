@@ -22,10 +22,10 @@ from mohamjax.io.designs_reader import refuse_answer
 from mohamjax.io.documents import one_file, read_document
 from mohamjax.io.files import check_format
 from mohamjax.io.formats import (
+    COST_FORMATS,
     DESIGN_ARRAYS_FORMAT,
     DESIGNS_FORMAT,
     ENTRIES,
-    JOB_FORMATS,
     JOB_TABLE_FORMAT,
     SCHEDULE_FORMAT,
 )
@@ -158,7 +158,7 @@ _CHECKS: dict[str, Callable[[pathlib.Path, str, _Given], _Found]] = {
     DESIGNS_FORMAT: _designs,
     SCHEDULE_FORMAT: _designs,
     DESIGN_ARRAYS_FORMAT: _designs,
-    **dict.fromkeys(JOB_FORMATS, _schedules),
+    **dict.fromkeys(COST_FORMATS, _schedules),
     MAPPINGS_FORMAT: _nests,
     "job-transfer/1": _whole(read_transfer, lambda t: plural(len(t.ranked.place), "job")),
     "template/1": _whole(load_template, lambda t: f"template {t.name} of {plural(len(t.levels), 'level')}"),

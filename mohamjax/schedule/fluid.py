@@ -30,7 +30,7 @@ from mohamjax.runtime.blocks import in_blocks, varying
 from mohamjax.runtime.checks import check_arrays
 from mohamjax.runtime.platforms import by_platform
 from mohamjax.runtime.struct import record
-from mohamjax.schedule.timeline import SMOOTH, Fixed, Steps, reduced, scan, set_bits
+from mohamjax.schedule.timeline import SMOOTH, Fixed, Steps, reduced, scan, set_bits, with_asks
 
 DONE, UNPLACED, DEADLOCK, ENDLESS = range(4)
 
@@ -513,7 +513,45 @@ def _rounding(start: jax.Array, end: jax.Array) -> jax.Array:
 def timeline_of(jobs: Jobs, resources: Resources) -> Timeline:
     """Start and end of every job of one schedule: `simulate` with its arguments in two records."""
     _check(jobs, resources)
-    start, end, makespan, reason = _run(jobs, resources)
+    return _timeline(jobs, _run(jobs, resources))
+
+
+class Asks(NamedTuple):
+    """What the jobs of one schedule ask of resources, where that differs from job to job on one accelerator.
+
+    Attributes:
+        amount: `[J, R]` float >= 0, bytes that each job moves through each resource, spread evenly over its duration.
+        binds: `[J, R]` bool, whether the resource slows the job, also one that asks it for nothing.
+        bandwidth: `[R]` float > 0, +inf for a resource that never limits [bytes per time unit].
+    """
+
+    amount: jax.Array
+    binds: jax.Array
+    bandwidth: jax.Array
+
+
+def timeline_of_asks(jobs: Jobs, asks: Asks, accelerators: int) -> Timeline:
+    """Start and end of every job of one schedule whose jobs ask resources for amounts of their own.
+
+    The same loop as that of `simulate`, as array operations. Pure and traceable; the caller vmaps and jits.
+
+    Args:
+        jobs: the jobs; their `bytes` count for nothing.
+        asks: what they ask for.
+        accelerators: A, static.
+    """
+    duration = jobs.duration[:, None]
+    rate = jnp.where(duration > 0, asks.amount / jnp.where(duration > 0, duration, 1.0), 0.0)
+    alone = jnp.full(accelerators, jnp.inf, duration.dtype)
+    none = Resources(jnp.zeros((accelerators, 1), bool), alone[:1], alone)
+    steps = functools.partial(scan, means=with_asks(rate, asks.binds, asks.bandwidth))
+    own = jobs._replace(bytes=jnp.zeros_like(jobs.duration))
+    outcome = simulate_block(*jax.tree.map(lambda x: jnp.asarray(x)[None], (own, none)), steps=steps)
+    return _timeline(jobs, jax.tree.map(lambda x: x[0], outcome))
+
+
+def _timeline(jobs: Jobs, outcome: _Outcome) -> Timeline:
+    start, end, makespan, reason = outcome
     lost = end - start - jnp.where(jobs.job_mask, jobs.duration, 0.0)
     lost = jnp.where(lost > _rounding(start, end), lost, 0.0)
     return Timeline(start=start, end=end, stall=jnp.where(end < jnp.inf, lost, end), makespan=makespan, reason=reason)

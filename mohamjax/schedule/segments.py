@@ -69,11 +69,30 @@ def flow(
     Raises:
         ValueError: some job never ends.
     """
+    bandwidth = np.asarray(resource_bandwidth, float)
+    uses = np.zeros((np.size(duration), len(bandwidth)), bool)
+    for job, where in enumerate(np.asarray(accelerator, int)):
+        uses[job, list(resources_of_accelerator[where])] = True
+    return flow_of_asks(start, end, duration, uses * np.asarray(bytes, float)[:, None], uses, bandwidth)
+
+
+def flow_of_asks(
+    start: ArrayLike, end: ArrayLike, duration: ArrayLike, amount: np.ndarray, binds: np.ndarray, bandwidth: np.ndarray
+) -> Flow:
+    """As `flow`, where jobs ask resources for amounts of their own (`fluid.Asks`).
+
+    Args:
+        start: `[J]`, from the timeline of the schedule.
+        end: `[J]`, from the timeline of the schedule.
+        duration: `[J]`, as simulated.
+        amount: `[J, R]` float, as simulated.
+        binds: `[J, R]` bool, as simulated.
+        bandwidth: `[R]` float.
+    """
     dtype = np.asarray(end).dtype
     eps = np.finfo(dtype if np.issubdtype(dtype, np.floating) else np.float64).eps
     first, last = np.asarray(start, float), np.asarray(end, float)
-    length, carried = np.asarray(duration, float), np.asarray(bytes, float)
-    bandwidth = np.asarray(resource_bandwidth, float)
+    length = np.asarray(duration, float)[:, None]
     if not np.all(np.isfinite(last)):
         raise ValueError("the schedule has jobs that never end")
 
@@ -83,20 +102,17 @@ def flow(
     middle = (time[:-1] + time[1:]) / 2
     running = (first[None, :] < middle[:, None]) & (middle[:, None] < last[None, :])
 
-    uses = np.zeros((len(first), len(bandwidth)), bool)
-    for job, where in enumerate(np.asarray(accelerator, int)):
-        uses[job, list(resources_of_accelerator[where])] = True
-    demand = np.divide(carried, length, out=np.zeros_like(carried), where=length > 0)
-    asked = (running * demand) @ uses
+    demand = np.divide(amount, length, out=np.zeros_like(amount), where=length > 0)
+    asked = running @ demand
     short = asked > bandwidth * (1 + 8 * eps)
     grant = np.where(short, bandwidth / np.where(short, asked, 1.0), 1.0)  # [E - 1, R]
     rate = running.astype(float)
     limit = np.full(running.shape, -1)
     for resource in range(len(bandwidth)):
-        lower = running & uses[None, :, resource] & (grant[:, resource, None] < rate)
+        lower = running & binds[None, :, resource] & (grant[:, resource, None] < rate)
         limit[lower] = resource
         rate = np.where(lower, grant[:, resource, None], rate)
-    return Flow(time=time, rate=rate, limit=limit, through=(rate * demand) @ uses)
+    return Flow(time=time, rate=rate, limit=limit, through=rate @ demand)
 
 
 def by_resource(seen: Flow, amount: ArrayLike) -> np.ndarray:

@@ -77,7 +77,7 @@ class Means(NamedTuple):
     """Elements of a flat array at indices within it."""
     count: Callable[[jax.Array], jax.Array]
     """Number of bits set, over the leading axis."""
-    contended: Callable[[jax.Array, jax.Array, Fixed], jax.Array]
+    contended: Callable[[State, jax.Array, jax.Array, Fixed], jax.Array]
     """Slowdown `[A, B]` with shared resources, from what heads ask for `[A, B]` and the slowdown without them."""
     first: Callable[[jax.Array, jax.Array, tuple[jax.Array, ...], tuple[int, ...]], tuple[jax.Array, ...]]
     """Least of times `[A, B]`, its id and its entries of `values`; -1 and `others` where no time is finite."""
@@ -177,7 +177,7 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
     running = state.pending == 0
     asking = jnp.where(running, state.demand, 0.0)
     alone = means.larger(jnp.where(state.demand > 0, state.demand * fixed.inverse_private, 1.0), 1.0)
-    slowdown = means.contended(asking, alone, fixed)
+    slowdown = means.contended(state, asking, alone, fixed)
 
     # Which head ends first; none (-1) once all jobs have ended or in a deadlock: then nothing changes any more.
     left = jnp.where(running, state.remaining * slowdown, jnp.inf)
@@ -214,7 +214,7 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
     return after, (jnp.where(ends, ended, fixed.jobs), start, time)
 
 
-def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Array:
+def _contended(_: State, asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Array:
     accelerators, resources, _ = fixed.uses.shape
     # The sum is written out, and divided here, so that the compiler keeps it instead of computing it again for each
     # accelerator.
@@ -249,6 +249,24 @@ def _first_smooth(
         (jnp.take_along_axis(x, at, axis=0)[0], other) for x, other in ((ids, -1), *zip(values, others, strict=True))
     )
     return least, *(jnp.where(least < jnp.inf, x, other) for x, other in chosen)
+
+
+def with_asks(rate: jax.Array, binds: jax.Array, bandwidth: jax.Array) -> Means:
+    """Array operations for one schedule whose jobs ask resources for amounts of their own.
+
+    Args:
+        rate: `[J, R]` float, what each job asks of each resource at full rate [bytes per time unit].
+        binds: `[J, R]` bool, whether the resource slows the job.
+        bandwidth: `[R]` float > 0.
+    """
+
+    def contended(state: State, _: jax.Array, slowdown: jax.Array, __: Fixed) -> jax.Array:
+        running = (state.pending == 0)[..., None]
+        asked = jnp.sum(jnp.where(running, rate[state.job], 0.0), axis=0)  # [B, R]
+        slowed = jnp.max(jnp.where(binds[state.job], asked / bandwidth, 0.0), axis=-1, initial=0.0)
+        return jnp.maximum(slowdown, slowed)
+
+    return ARRAYS._replace(contended=contended)
 
 
 SMOOTH = ARRAYS._replace(first=_first_smooth)

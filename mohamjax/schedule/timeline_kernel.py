@@ -39,7 +39,7 @@ def _count(words: jax.Array) -> jax.Array:
     return jnp.sum(lax.population_count(lax.bitcast_convert_type(words, jnp.int32)), axis=0)
 
 
-def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Array:
+def _contended(_: State, asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Array:
     for uses, bandwidth in zip(fixed.uses, fixed.shared, strict=True):
         congestion = jnp.sum(uses * asking, axis=0) / bandwidth
         slowdown = larger_of(slowdown, uses * congestion[None, :])

@@ -1,0 +1,213 @@
+"""Schedules on packages that hand data on, format `package-schedule/1`: read, simulated, and written."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import abc
+from collections.abc import Iterator, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from mohamjax.errors import InputError
+from mohamjax.forms import read_form
+from mohamjax.hardware import PackageParameters
+from mohamjax.io.entries import Entry, Place, entries_of, without_entries
+from mohamjax.io.formats import PACKAGE_SCHEDULE_FORMAT
+from mohamjax.io.forms import HandoverForm, PackageSchedulesForm
+from mohamjax.io.schedule_rows import (
+    broken_row,
+    check_deadlock,
+    power_of_two,
+    read_predecessors,
+    refuse_instant_traffic,
+    slowed_rows,
+    unfinished,
+)
+from mohamjax.runtime.devices import Devices
+from mohamjax.schedule.fluid import DONE, Asks, Jobs, Timeline, predecessor_bits, timeline_of_asks
+from mohamjax.schedule.handover import (
+    Handover,
+    HandoverResources,
+    byte_hops,
+    handover_resources,
+    handover_traffic,
+    sram_capacity,
+)
+from mohamjax.schedule.segments import flow_of_asks, slowed
+
+
+def package_cases(document: abc.Mapping[str, object], file: object) -> Iterator[Entry[Handover]]:
+    """The cases of a `package-schedule/1` document, each with its name; a broken one is its error."""
+    read_form(without_entries(document, "cases"), PackageSchedulesForm, file=file)
+    return entries_of(document, "cases", file, read_handover)
+
+
+def _unlimited(rate: float | None) -> float:
+    return math.inf if rate is None else rate
+
+
+def read_handover(value: object, at: Place) -> Handover:
+    """Reads one case of a `package-schedule/1` document at a place in a file; raises InputError."""
+    form = at.form(value, HandoverForm)
+    layers, count = form.layers, len(form.layers)
+    for key in ("assignment", "order", "keep", "resident"):
+        at.at(key).check_length(getattr(form, key), count, "layer")
+    places = [at.at(f"layers[{i}]") for i in range(count)]
+    sources = [
+        place.at("edges").numbers([edge.source for edge in layer.edges], count, "layer")
+        for layer, place in zip(layers, places, strict=True)
+    ]
+    predecessors = read_predecessors(sources, count, [place.at("edges") for place in places])
+    chiplet = at.at("assignment").numbers(form.assignment, form.chiplets, "chiplet")
+    order = at.at("order").numbers(form.order, count, "layer")
+    at.at("order").check_order(order, range(count))
+    check_deadlock(at.at("order"), order, chiplet, predecessors, range(count))
+
+    def column(*keys: str) -> np.ndarray:
+        return np.array([sum(getattr(layer, key) for key in keys) for layer in layers], float)
+
+    edges = [(p, c, edge.bytes) for c, own in enumerate(sources) for p, edge in zip(own, layers[c].edges, strict=True)]
+    producer, consumer, carried = np.array(edges, float).reshape(-1, 3).T
+    most = {name: _unlimited(getattr(form.bandwidth, name)) for name in form.bandwidth.__struct_fields__}
+    case = Handover(
+        duration=column("duration"),
+        output_bytes=column("output_bytes"),
+        weight_bytes=column("weight_bytes"),
+        weights=column("weights"),
+        outputs=column("outputs_read", "outputs_written"),
+        external=column("external"),
+        producer=producer.astype(int),
+        consumer=consumer.astype(int),
+        edge_bytes=carried,
+        chiplet=np.array(chiplet),
+        order=np.array(order, np.int32),
+        keep=np.array(form.keep),
+        resident=np.array(form.resident),
+        chiplets=form.chiplets,
+        package=PackageParameters(
+            max_tiles=form.chiplets,
+            contention=form.contention,
+            interface_bandwidth=most["interface"],
+            link_bandwidth=most["link"],
+            dram_bandwidth=most["dram"],
+        ),
+        sram_bandwidth=most["sram"],
+    )
+    traffic = handover_traffic(case)
+    moved = traffic.memory + traffic.own + traffic.pulls.sum(axis=1)
+    refuse_instant_traffic(lambda layer: places[layer].at("duration"), case.duration, moved)
+    return case
+
+
+@functools.partial(jax.jit, static_argnames="accelerators")
+def _simulate(jobs: Jobs, asks: Asks, accelerators: int) -> Timeline:
+    return jax.vmap(functools.partial(timeline_of_asks, accelerators=accelerators))(jobs, asks)
+
+
+def _stacked(
+    cases: Sequence[tuple[Handover, HandoverResources]], layers: int, dtype: npt.DTypeLike
+) -> tuple[Jobs, Asks]:
+    """The arguments of `timeline_of_asks`, with a leading axis of cases, padded to `layers` and a common size."""
+    most = power_of_two(8, max(len(own.names) for _, own in cases))
+    rows: list[tuple[np.ndarray, ...]] = []
+    for case, own in cases:
+        count = len(case.duration)
+        more, resources = layers - count, most - len(own.names)
+        wide = ((0, more), (0, resources))
+        rows.append(
+            (
+                np.pad(case.duration, (0, more)).astype(dtype),
+                np.zeros(layers, dtype),
+                predecessor_bits(case.predecessors, layers),
+                np.pad(case.chiplet, (0, more), constant_values=-1).astype(np.int32),
+                np.append(case.order, np.arange(count, layers)).astype(np.int32),
+                np.arange(layers) < count,
+                np.pad(own.amount, wide).astype(dtype),
+                np.pad(own.binds, wide),
+                np.pad(own.bandwidth, (0, resources), constant_values=np.inf).astype(dtype),
+            )
+        )
+    columns = [jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)]
+    return Jobs(*columns[:6]), Asks(*columns[6:])
+
+
+def _timelines(
+    cases: Sequence[tuple[Handover, HandoverResources]],
+    float32: bool,
+    block: int | None = None,
+    devices: Devices | None = None,
+) -> list[Timeline]:
+    """Timelines of cases with NumPy leaves, padded layers included; in blocks of one size if that is given."""
+    found: dict[int, Timeline] = {}
+    buckets: dict[int, list[int]] = {}
+    for i, (case, _) in enumerate(cases):
+        buckets.setdefault(power_of_two(64, len(case.duration)), []).append(i)
+    for layers, members in sorted(buckets.items()):
+        chiplets = power_of_two(4, max(cases[i][0].chiplets for i in members))
+        program = functools.partial(_simulate, accelerators=chiplets)
+        width = len(members) if block is None else block
+        for first in range(0, len(members), width):
+            own = [members[min(k, len(members) - 1)] for k in range(first, first + width)]
+            with jax.enable_x64(not float32), np.errstate(over="ignore"):
+                given = _stacked([cases[i] for i in own], layers, np.float32 if float32 else np.float64)
+                run = program if devices is None else devices.over(program)
+                rows = jax.tree.map(np.asarray, run(*given))
+            found |= {i: jax.tree.map(lambda x, row=row: x[row], rows) for row, i in enumerate(own)}
+    return [found[i] for i in range(len(cases))]
+
+
+def simulate_handovers(
+    cases: Sequence[Handover], block: int, *, float32: bool = False, devices: Devices | None = None
+) -> tuple[np.ndarray, list[str]]:
+    """Makespans of cases and why a case never ends, as `fluid_cases.simulate_cases`."""
+    given = [(case, handover_resources(case, handover_traffic(case))) for case in cases]
+    found = _timelines(given, float32, block, devices)
+    ended = [int(one.reason) == DONE for one in found]
+    makespan = np.array([float(one.makespan) if ok else np.nan for one, ok in zip(found, ended, strict=True)])
+    told = ["" if ok else unfinished(int(one.reason), float32) for one, ok in zip(found, ended, strict=True)]
+    return makespan, told
+
+
+def evaluate_package_schedules(
+    document: abc.Mapping[str, object], file: object, float32: bool, timelines: bool
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Evaluates a document; see `io.schedules.SCHEDULE_READERS`."""
+    entries = list(package_cases(document, file))
+    cases = [case for _, case in entries if isinstance(case, Handover)]
+    given = [(case, handover_resources(case, handover_traffic(case))) for case in cases]
+    found = iter(zip(given, _timelines(given, float32), strict=True))
+    rows = []
+    for name, case in entries:
+        if isinstance(case, InputError):
+            rows.append(broken_row(name, case.reason))
+            continue
+        (_, resources), timeline = next(found)
+        if timeline.reason == DONE:
+            rows.append({"name": name, **_answer(case, resources, timeline, timelines)})
+        else:
+            rows.append(broken_row(name, unfinished(int(timeline.reason), float32)))
+    jobs = sum(len(case.duration) for case in cases)
+    return {"format": PACKAGE_SCHEDULE_FORMAT, "cases": rows}, {"schedules": len(rows), "jobs": jobs}
+
+
+def _answer(case: Handover, resources: HandoverResources, timeline: Timeline, timelines: bool) -> dict[str, object]:
+    count = len(case.duration)
+    traffic = handover_traffic(case)
+    start, end = np.asarray(timeline.start[:count]), np.asarray(timeline.end[:count])
+    row: dict[str, object] = {
+        "start": start.tolist(),
+        "end": end.tolist(),
+        "makespan": float(timeline.makespan),
+        "dram_bytes": traffic.memory.tolist(),
+        "sram_bytes": (traffic.own + traffic.pulls.sum(axis=1)).tolist(),
+        "nop_byte_hops": byte_hops(case, traffic),
+        "sram_capacity": sram_capacity(case, start, end).tolist(),
+    }
+    if timelines:
+        seen = flow_of_asks(start, end, case.duration, resources.amount, resources.binds, resources.bandwidth)
+        row |= {"stall": timeline.stall[:count].tolist(), "slowed": slowed_rows(slowed(seen), resources.names)}
+    return row
