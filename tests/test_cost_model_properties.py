@@ -284,6 +284,7 @@ def test_words_are_conserved(seed):
         assert counts.macs[n] == math.prod(int(b) for b in layer.bounds)
 
 
+@pytest.mark.slow
 @few
 @given(seed=SEEDS)
 def test_links_only_ever_save_reads(seed):

@@ -224,6 +224,7 @@ def test_the_releases_crossover_gen_changes_one_child():
     assert genomes == {"accelerator", "priority"}
 
 
+@pytest.mark.slow
 def test_the_releases_crossover_rg_makes_equal_children():
     for key in range(6):
         father, mother, one, two = children(key, crossover_rg=1.0)

@@ -224,6 +224,7 @@ def test_no_chiplet_of_a_closed_front_is_idle_weight(closed, space):
     assert dominated(closed[0], space, both) == 0
 
 
+@pytest.mark.slow
 def test_a_spacer_goes_and_the_others_take_its_place(state, space):
     """Designs lose a chiplet that they do not need, whose layers another one runs at no cost."""
     designs, _ = archived(state)
@@ -270,6 +271,7 @@ def test_it_is_the_end_of_a_search_unless_it_is_switched_off(state, space):
     assert Settings.preset("small", preset="paper").moham.end_rounds == 0
 
 
+@pytest.mark.slow
 def test_fixed_chiplets_stay_where_they_are(state, space):
     designs, _ = archived(state)
     (tile, kind), _ = collections.Counter(
@@ -297,6 +299,7 @@ def test_fixed_chiplets_stay_where_they_are(state, space):
         assert set(np.flatnonzero(design.template >= 0)) - {tile} <= set(design.assignment[:layers])
 
 
+@pytest.mark.slow
 def test_an_archive_without_designs_is_no_trouble(state, space):
     archive = dataclasses.replace(
         state.archive,

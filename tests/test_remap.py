@@ -232,6 +232,7 @@ def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, m
         assert same(mappings, starts)
 
 
+@pytest.mark.slow
 def test_a_chiplet_that_stands_for_another_template_has_no_start_there(application, mapped):
     """A layer that a chiplet's template does not run is not mapped on it; the other layers are."""
     sample = sampled(application, mapped, 3, 6)

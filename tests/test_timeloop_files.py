@@ -280,6 +280,7 @@ def test_a_folder_of_mappings_is_one_evaluation(export, tmp_path, capsys):
             assert row["out"]["area_um2"] == pytest.approx(areas[n], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_several_mappings_share_what_is_named_beside_them(tmp_path):
     home = tmp_path / "home"
     (home / "fast").mkdir(parents=True)
@@ -369,6 +370,7 @@ def test_designs_of_names_that_are_alike_have_folders_of_their_own(tmp_path):
     assert {path.name for path in (tmp_path / "out").glob("design-*")} == {"design-x-2", "design-x", "design-x-3"}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_said_is_left_out_and_listed(tmp_path):
     layer = Layer("first layer", "conv", "Conv", WorkloadShape(P=8, K=3 * 2**20, C=5))
     application = ApplicationModel("one", (Network("net", (layer,)),))

@@ -93,6 +93,7 @@ def test_a_bracket_keeps_the_best(bracket):
     assert best <= set(trace.alive[1])
 
 
+@pytest.mark.slow
 def test_evaluations_are_counted(search):
     before = search.evaluations
     run_bracket(search, INDEX, BRACKET, latency_score)
