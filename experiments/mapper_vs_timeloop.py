@@ -27,6 +27,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from architecture_templates import template_of
 from report import header
 
 from mohamjax.hardware import Dataflow, LevelRule, Template, load_technology
@@ -35,7 +36,6 @@ from mohamjax.mapper.config import MapperConfig
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapper.one_axis import over_one_axis
 from mohamjax.mapping import Mapping, Sample, constraints, encode, map_space, predict
-from mohamjax.search.fixed import template_of
 from mohamjax.workload import UniqueLayer
 
 ALL = "GNKCPQRS"

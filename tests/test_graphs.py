@@ -1,11 +1,6 @@
 """Graphs of published networks: multiply-accumulates and parameters against the published figures."""
 
-import pathlib
-import sys
-
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
 from graphs import NETWORKS, PUBLISHED, built, written
 
 from mohamjax.workload import load_scenario

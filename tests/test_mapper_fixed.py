@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from architecture_templates import template_of
 from conftest import reference
 from mapping_cases import ANY, TECHNOLOGY, quick_jit
 
@@ -14,7 +15,6 @@ from mohamjax.io.samples import read_architectures
 from mohamjax.mapper.problems import context, objectives
 from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.space import decode, sample
-from mohamjax.search.fixed import template_of
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 COUNT = 32

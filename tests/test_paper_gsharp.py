@@ -1,16 +1,10 @@
 """The exhibits of G#: every target runs in the tier `ci` and resumes from its lines, and its cases are as described."""
 
-import pathlib
-import sys
-
-import numpy as np
-import pytest
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" / "paper"))
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
 import gsharp
 import gsharp_cases
 import gsharp_runs
+import numpy as np
+import pytest
 from exhibits import Study, main
 
 TABLES = {

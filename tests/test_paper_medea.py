@@ -1,14 +1,9 @@
 """The exhibits of MEDEA: every target runs, resumes, and writes its table; its layers are those of the networks."""
 
-import pathlib
-import sys
-
-import pytest
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" / "paper"))
 import exhibits
 import medea
 import numpy as np
+import pytest
 from medea_layers import UNTUNED, chosen_layers, network
 
 

@@ -4,18 +4,16 @@ import pathlib
 import subprocess
 import sys
 
+import moham
+import moham_measures as measures
+import moham_runs as runs
 import numpy as np
 import pytest
+import wilcoxon_tests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "experiments" / "paper"
-sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
-
-import moham  # noqa: E402
-import moham_measures as measures  # noqa: E402
-import moham_runs as runs  # noqa: E402
-import wilcoxon_tests  # noqa: E402
 
 
 def made(folder, *words):

@@ -1,13 +1,8 @@
 """The exhibits of UNICO: every target runs in the tier `ci`, and the committed searches are found."""
 
 import dataclasses
-import pathlib
-import sys
 
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" / "paper"))
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
 import unico
 import unico_runs
 from exhibits import RESULTS, main

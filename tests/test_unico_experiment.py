@@ -1,17 +1,12 @@
 """Searches of the experiment: one line each, truncated lines, changed settings, and tables made from lines alone."""
 
 import dataclasses
-import pathlib
-import sys
 
 import numpy as np
 import pytest
-from small_codesign import SIZES, SPACE, TECHNOLOGY, application
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments" / "paper"))
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
 import unico_runs
 import unico_tables
+from small_codesign import SIZES, SPACE, TECHNOLOGY, application
 from unico_measures import hypervolume_difference
 from unico_runs import RUN_COLUMNS, SINGLE, TRAINED, UNSEEN, VARIANTS, Lines, Run, Runs
 from unico_runs import application as workload

@@ -255,23 +255,6 @@ def _sphere(objectives: int) -> float:
     return math.pi ** (objectives / 2) / (2**objectives * math.gamma(objectives / 2 + 1))
 
 
-@jax.jit
-def hypervolume_estimate(front: jax.Array, mask: jax.Array, reference: jax.Array, directions: jax.Array) -> jax.Array:
-    """Hypervolume of a front as its mean scalarisation over directions, for any number of objectives.
-
-    Args:
-        front: `[N, M]` float, minimised.
-        mask: `[N]` bool, false for padding.
-        reference: `[M]` float.
-        directions: `[K, M]` float; the error falls with the square root of K.
-
-    Returns:
-        `[]` float.
-    """
-    values = jnp.where(mask[:, None], scalarised(front, reference, directions), 0)
-    return _sphere(directions.shape[1]) * jnp.mean(jnp.max(values, axis=0, initial=0))
-
-
 @functools.partial(jax.jit, static_argnames=("count", "draws"))
 def qhvi(
     key: jax.Array,
