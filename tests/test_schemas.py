@@ -149,6 +149,7 @@ FAULTS = {
     "an unknown key of a file of designs": ("designs/1", ["objektives"], []),
     "an unknown key of a job table": ("job-table/1", ["time_units"], "s"),
     "an unknown contention": ("package-schedule/1", ["cases", 0, "contention"], "some"),
+    "a misspelt operand": ("package-schedule/1", ["cases", 0, "layers", 1, "edges", 0, "operands"], "weight"),
     "a misspelt bandwidth": ("package-schedule/1", ["cases", 0, "bandwidth", "srams"], 1),
     "an unknown key of fluid schedules": ("fluid-schedule/1", ["time_unit"], "s"),
     "an unknown key of a file of mappings": ("mappings/1", ["set"], []),

@@ -260,7 +260,7 @@ class BandwidthsForm(Form, kw_only=True):
     sram: Annotated[Unlimited, Meta(description="of the SRAM beside each chiplet")]
 
 
-class EdgeForm(OpenForm, kw_only=True):
+class EdgeForm(Form, kw_only=True):
     """What a layer reads of the output of another one."""
 
     source: Index = field(name="from")
