@@ -341,10 +341,12 @@ def _description(kind: Any) -> str:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    """Returns the types of the keys of a form; empty for other types."""
+    """Returns the types of the keys of a form, by their names in files; empty for other types."""
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return {}
-    return typing.get_type_hints(kind, include_extras=True)
+    hints = typing.get_type_hints(kind, include_extras=True)
+    written = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    return {written.get(name, name): hint for name, hint in hints.items()}
 
 
 def _keys(kind: Any) -> list[str]:

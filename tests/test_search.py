@@ -414,7 +414,7 @@ def test_who_asks_for_what_is_not_there_need_not_wait(results, tmp_path, capsys,
         (["schedules", str(tmp_path / "fluid.json"), "--technology", file], ["--technology", "schedule/1"]),
         (
             ["schedules", str(tmp_path / "other.json")],
-            ["unknown format 'config/1'", "fluid-schedule/1, job-table/1, schedule/1 or designs/1"],
+            ["unknown format 'config/1'", "fluid-schedule/1, job-table/1, package-schedule/1, schedule/1 or designs/1"],
         ),
     ):
         assert main(["evaluate", *command]) == 2
