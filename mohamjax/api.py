@@ -28,7 +28,13 @@ from mohamjax.io.checkpoint import CheckpointFile
 from mohamjax.io.design_arrays import write_design_arrays
 from mohamjax.io.documents import read_document
 from mohamjax.io.files import check_format, locked_folder, prepare_folder, read_json
-from mohamjax.io.formats import DESIGNS_FORMAT, FLUID_FORMAT, JOB_TABLE_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.formats import (
+    DESIGNS_FORMAT,
+    FLUID_FORMAT,
+    JOB_TABLE_FORMAT,
+    PACKAGE_SCHEDULE_FORMAT,
+    SCHEDULE_FORMAT,
+)
 from mohamjax.io.job_tables import read_job_table
 from mohamjax.io.mapping_cache import MappingCache, mapping_cache
 from mohamjax.io.results import front_rows, write_search
@@ -209,6 +215,9 @@ def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | 
     path = os.fspath(path)
     document = read_document(path)
     own = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
+    if isinstance(document, dict) and document.get("format") == PACKAGE_SCHEDULE_FORMAT:
+        told = "has schedules whose layers ask resources for amounts of their own, which `simulate` does not take"
+        raise InputError(told, file=path, item="format", remedy="use `evaluate_files` or `mohamjax evaluate schedules`")
     if check_format(document, (*own, FLUID_FORMAT, JOB_TABLE_FORMAT), path) in own:
         return read_designs(path, **options)
     if options:

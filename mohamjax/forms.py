@@ -345,8 +345,7 @@ def _hints(kind: Any) -> dict[str, Any]:
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return {}
     hints = typing.get_type_hints(kind, include_extras=True)
-    written = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
-    return {written.get(name, name): hint for name, hint in hints.items()}
+    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(kind)}
 
 
 def _keys(kind: Any) -> list[str]:

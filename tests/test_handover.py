@@ -190,6 +190,9 @@ BAD = [
     (["layers", 1, "weights"], -1, "weights"),
     (["keep"], [True], "has 1 entries"),
     (["chiplets"], 0, "chiplets"),
+    (["hop_latency"], 2, "hop_latency"),
+    (["layers", 1, "edges", 0, "from"], -1, r"edges\[0\].from"),
+    (["layers", 1, "edges", 0, "from"], "a", r"edges\[0\].from"),
     (["bandwidth", "sram"], 0, "sram"),
     (["bandwidth", "interface"], "4", "interface"),
     (["contention"], "none", "contention"),
@@ -226,9 +229,23 @@ def test_the_command_and_tables_of_many_files(tmp_path, capsys):
     assert "mohamjax evaluate schedules" in capsys.readouterr().err
     assert main(["validate", str(path)]) == 0
     assert "package-schedule/1, 2 schedules, valid" in capsys.readouterr().out
+    with pytest.raises(InputError, match="evaluate_files"):
+        mj.read_schedules(path)
     mj.evaluate_files([path, path], tmp_path / "rows.csv")
     with open(tmp_path / "rows.csv") as file:
         assert [float(row["makespan"]) for row in csv.DictReader(file)] == 4 * [first["makespan"]]
+
+
+def test_short_lives_beside_long_schedules_count():
+    """An output that lives for a cycle beside a layer of 10^12: times are told apart by rounding alone."""
+    case = copy.deepcopy(fuzz_documents.PACKAGE_SCHEDULE["cases"][0])
+    case |= {"resident": [False] * 3, "keep": [True, False, False], "assignment": [0, 1, 2]}
+    for layer, duration in zip(case["layers"], (1, 1, 1e12), strict=True):
+        layer |= dict.fromkeys(("weights", "external", "outputs_read", "outputs_written"), 0) | {"duration": duration}
+        layer["edges"] = [edge | {"bytes": 0} for edge in layer["edges"]]
+    case["layers"][2]["edges"] = []
+    own = read(case)
+    assert sram_capacity(own, np.array([0.0, 1, 0]), np.array([1.0, 2, 1e12])).tolist() == [8, 0, 0]
 
 
 def test_fractions_are_exact():

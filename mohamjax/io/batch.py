@@ -33,6 +33,7 @@ from mohamjax.io.formats import (
     DESIGNS_FORMAT,
     ENTRIES,
     FLUID_FORMAT,
+    JOB_TABLE_FORMAT,
     LINES,
     PACKAGE_SCHEDULE_FORMAT,
     SCHEDULE_FORMAT,
@@ -346,7 +347,11 @@ class _Sources:
         if not isinstance(rows, list):
             told = "the key is missing" if rows is ... else "is no list"
             raise InputError(told, file=path, item=key, remedy="list the schedules there")
-        owner = self._cases.get(name) or _TableJobs(read_job_table(document, path), path, self.float32, self.devices)
+        owner: _Problem
+        if name == JOB_TABLE_FORMAT:
+            owner = _TableJobs(read_job_table(document, path), path, self.float32, self.devices)
+        else:
+            owner = self._cases[name]
         return rows, lambda row, called: (owner, (row, called))
 
     def _problem(self, document: dict[str, Any], path: pathlib.Path) -> _Designs:

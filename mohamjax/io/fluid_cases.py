@@ -1,4 +1,4 @@
-"""Schedules with explicit costs, format `fluid-schedule/1` (`io.schedules`): read, simulated, and written."""
+"""Schedules with stated costs, format `fluid-schedule/1` (`io.schedules`): read, simulated, and written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mohamjax.schedule.segments import segments
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One schedule with explicit costs: J jobs, A accelerators, R resources.
+    """One schedule with stated costs: J jobs, A accelerators, R resources.
 
     Attributes:
         duration: `[J]` float.

@@ -264,7 +264,7 @@ class EdgeForm(Form, kw_only=True):
     """What a layer reads of the output of another one."""
 
     source: Index = field(name="from")
-    operand: Literal["input", "weight"] = "input"
+    operand: Annotated[Literal["input", "weight"], Meta(description="for people: nothing depends on it")] = "input"
     bytes: Cost
 
 
@@ -282,7 +282,7 @@ class HandoverLayerForm(OpenForm, kw_only=True):
 
 
 class HandoverForm(CalledForm, kw_only=True):
-    """A schedule on a package that hands data on: a list has an entry per layer, or all layers by priority."""
+    """A schedule on a package that hands data on. `order` lists layers by priority; other lists have one entry each."""
 
     chiplets: Annotated[int, Meta(ge=1, le=1024)]
     contention: Contention

@@ -50,8 +50,16 @@ def _unlimited(rate: float | None) -> float:
     return math.inf if rate is None else rate
 
 
+_OTHER_PACKAGES = ("hop_latency", "max_sram", "placement", "interface_counts")
+"""Keys that would describe another package. They are refused; other unknown keys of a case are notes of its writer."""
+
+
 def read_handover(value: object, at: Place) -> Handover:
     """Reads one case of a `package-schedule/1` document at a place in a file; raises InputError."""
+    for key in _OTHER_PACKAGES:
+        if isinstance(value, abc.Mapping) and value.get(key):
+            told = "is an option of packages that this format has not"
+            raise at.at(key).error(told, "leave it out: packages are as by default, and hops take no time")
     form = at.form(value, HandoverForm)
     layers, count = form.layers, len(form.layers)
     for key in ("assignment", "order", "keep", "resident"):
@@ -70,8 +78,6 @@ def read_handover(value: object, at: Place) -> Handover:
     def column(*keys: str) -> np.ndarray:
         return np.array([sum(getattr(layer, key) for key in keys) for layer in layers], float)
 
-    edges = [(p, c, edge.bytes) for c, own in enumerate(sources) for p, edge in zip(own, layers[c].edges, strict=True)]
-    producer, consumer, carried = np.array(edges, float).reshape(-1, 3).T
     most = {name: _unlimited(getattr(form.bandwidth, name)) for name in form.bandwidth.__struct_fields__}
     case = Handover(
         duration=column("duration"),
@@ -80,9 +86,9 @@ def read_handover(value: object, at: Place) -> Handover:
         weights=column("weights"),
         outputs=column("outputs_read", "outputs_written"),
         external=column("external"),
-        producer=producer.astype(int),
-        consumer=consumer.astype(int),
-        edge_bytes=carried,
+        producer=np.array([p for own in sources for p in own], int),
+        consumer=np.repeat(np.arange(count), [len(own) for own in sources]),
+        edge_bytes=np.array([edge.bytes for layer in layers for edge in layer.edges], float),
         chiplet=np.array(chiplet),
         order=np.array(order, np.int32),
         keep=np.array(form.keep),
@@ -135,6 +141,10 @@ def _stacked(
     return Jobs(*columns[:6]), Asks(*columns[6:])
 
 
+_CELLS = 1 << 24
+"""Most pairs of a layer and a resource that are simulated side by side: their arrays take about half a gigabyte."""
+
+
 def _timelines(
     cases: Sequence[tuple[Handover, HandoverResources]],
     float32: bool,
@@ -142,6 +152,7 @@ def _timelines(
     devices: Devices | None = None,
 ) -> list[Timeline]:
     """Timelines of cases with NumPy leaves, padded layers included; in blocks of one size if that is given."""
+    number = 1 if devices is None else len(devices)
     found: dict[int, Timeline] = {}
     buckets: dict[int, list[int]] = {}
     for i, (case, _) in enumerate(cases):
@@ -149,7 +160,10 @@ def _timelines(
     for layers, members in sorted(buckets.items()):
         chiplets = power_of_two(4, max(cases[i][0].chiplets for i in members))
         program = functools.partial(_simulate, accelerators=chiplets)
-        width = len(members) if block is None else block
+        resources = power_of_two(8, max(len(cases[i][1].names) for i in members))
+        width = min(len(members) if block is None else block, power_of_two(1, len(members)))
+        width = min(width, max(1, _CELLS // (layers * resources)))
+        width = number * -(-width // number)
         for first in range(0, len(members), width):
             own = [members[min(k, len(members) - 1)] for k in range(first, first + width)]
             with jax.enable_x64(not float32), np.errstate(over="ignore"):

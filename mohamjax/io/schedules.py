@@ -1,6 +1,6 @@
 """Schedules in files, and their evaluation by the fluid model.
 
-Format `fluid-schedule/1` (JSON): `cases`, each one schedule with explicit costs:
+Format `fluid-schedule/1` (JSON): `cases`, each one schedule with stated costs:
 
 - `name`; `duration`, `bytes`, `predecessors`, `accelerator` (index), one entry per job; `order`, all jobs by priority;
 - `resource_bandwidth`, bytes per time unit; `resources_of_accelerator`, a list of resource indices per accelerator;

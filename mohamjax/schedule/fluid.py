@@ -6,7 +6,8 @@ If the running jobs together ask a resource for more than its bandwidth, it gran
 asks for; a job's rate is the smallest of its grants (at most 1), and rates change only when a job starts or ends.
 The grant also limits jobs that ask for little: a job without traffic is slowed by a resource that others fill, as in
 the reference cases. This is MOHaM's temporal dilation, computed exactly; with one resource it is the bandwidth
-allocator of G# (Algorithm 1).
+allocator of G# (Algorithm 1). Jobs may also ask resources for amounts of their own (`Asks`), in place of those of their
+accelerator.
 
 Exactly one job ends per step, so the evaluation is a loop of J steps, J static. Its state is one waiting or running
 job (the head) per accelerator. Jobs that end together take several steps, all but the first of length zero. Times are

@@ -19,6 +19,7 @@ Axes: L layers, E edges, n chiplets, R resources.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from mohamjax.hardware.package import chiplet_places, mesh_path, mesh_routes
 
 @dataclasses.dataclass(frozen=True)
 class Handover:
-    """One schedule of layers whose costs are stated; amounts are bytes, times any unit.
+    """One schedule of layers whose costs are stated. Amounts are in bytes, times in any one unit.
 
     Attributes:
         duration: `[L]` float, time of each layer when nothing slows it.
@@ -71,11 +72,13 @@ class Handover:
         """`[L]` bool, whether the output stays: the layer keeps it, and another one needs it."""
         return self.keep & np.isin(np.arange(len(self.duration)), self.producer)
 
-    @property
+    @functools.cached_property
     def predecessors(self) -> list[list[int]]:
         """Per layer the layers that its edges come from."""
-        pairs = sorted({*zip(self.consumer.tolist(), self.producer.tolist(), strict=True)})
-        return [[p for c, p in pairs if c == layer] for layer in range(len(self.duration))]
+        before: list[list[int]] = [[] for _ in self.duration]
+        for consumer, producer in sorted({*zip(self.consumer.tolist(), self.producer.tolist(), strict=True)}):
+            before[consumer].append(producer)
+        return before
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,10 +180,6 @@ def byte_hops(case: Handover, traffic: HandoverTraffic) -> float:
     return float((traffic.memory * hops[case.chiplet]).sum() + (traffic.pulls * apart).sum())
 
 
-_TOGETHER = 1e-9
-"""Events whose times differ by less than this part of the makespan are one event: the rest is rounding."""
-
-
 def sram_capacity(case: Handover, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """What the SRAM of each chiplet must hold: its resident weights, and the most that lives in it at any time.
 
@@ -197,6 +196,8 @@ def sram_capacity(case: Handover, start: np.ndarray, end: np.ndarray) -> np.ndar
     """
     capacity = np.bincount(case.chiplet, np.where(case.resident, case.weight_bytes, 0), case.chiplets)
     kept = np.flatnonzero(case.kept)
+    # Every layer that ends rounds the clock: times that differ by less than that are one instant.
+    rounding = (8 + len(end)) * np.finfo(end.dtype).eps * end.max(initial=0.0)
     until = np.zeros(len(end))
     np.maximum.at(until, case.producer, end[case.consumer])
     for chiplet in range(case.chiplets):
@@ -204,7 +205,7 @@ def sram_capacity(case: Handover, start: np.ndarray, end: np.ndarray) -> np.ndar
         times = np.concatenate([until[own], start[own]])
         change = np.concatenate([-case.output_bytes[own], case.output_bytes[own]])
         order = np.argsort(times, kind="stable")
-        apart = np.diff(times[order], prepend=-np.inf) > _TOGETHER * end.max(initial=0.0)
+        apart = np.diff(times[order], prepend=-np.inf) > rounding
         event = np.cumsum(apart) - 1
         held = np.cumsum(np.bincount(event, change[order])) if own.size else np.zeros(1)
         capacity[chiplet] += held.max(initial=0.0)

@@ -78,7 +78,7 @@ class Means(NamedTuple):
     count: Callable[[jax.Array], jax.Array]
     """Number of bits set, over the leading axis."""
     contended: Callable[[State, jax.Array, jax.Array, Fixed], jax.Array]
-    """Slowdown `[A, B]` with shared resources, from what heads ask for `[A, B]` and the slowdown without them."""
+    """Slowdown `[A, B]` with shared resources, from the state, what heads ask for `[A, B]` and the slowdown without."""
     first: Callable[[jax.Array, jax.Array, tuple[jax.Array, ...], tuple[int, ...]], tuple[jax.Array, ...]]
     """Least of times `[A, B]`, its id and its entries of `values`; -1 and `others` where no time is finite."""
 
@@ -252,7 +252,7 @@ def _first_smooth(
 
 
 def with_asks(rate: jax.Array, binds: jax.Array, bandwidth: jax.Array) -> Means:
-    """Array operations for one schedule whose jobs ask resources for amounts of their own.
+    """Array operations for one schedule (B = 1) whose jobs ask resources for amounts of their own.
 
     Args:
         rate: `[J, R]` float, what each job asks of each resource at full rate [bytes per time unit].
@@ -260,7 +260,7 @@ def with_asks(rate: jax.Array, binds: jax.Array, bandwidth: jax.Array) -> Means:
         bandwidth: `[R]` float > 0.
     """
 
-    def contended(state: State, _: jax.Array, slowdown: jax.Array, __: Fixed) -> jax.Array:
+    def contended(state: State, _asking: jax.Array, slowdown: jax.Array, _fixed: Fixed) -> jax.Array:
         running = (state.pending == 0)[..., None]
         asked = jnp.sum(jnp.where(running, rate[state.job], 0.0), axis=0)  # [B, R]
         slowed = jnp.max(jnp.where(binds[state.job], asked / bandwidth, 0.0), axis=-1, initial=0.0)
