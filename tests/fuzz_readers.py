@@ -40,7 +40,6 @@ from mohamjax.io.timeloop import read_timeloop
 from mohamjax.page import contents, page
 from mohamjax.problem import load_requirements
 from mohamjax.schedule import Setup
-from mohamjax.schedule.handover import handover_resources, handover_traffic
 from mohamjax.workload import (
     ApplicationModel,
     Layer,
@@ -90,7 +89,7 @@ def _package_schedules(path: pathlib.Path) -> object:
     document = read_json(path)
     check_format(document, ("package-schedule/1",), path)
     _, cases = sound_entries(package_cases(document, path))
-    return [handover_resources(case, handover_traffic(case)) for case in cases]
+    return [case.resources for case in cases]
 
 
 def _mappings(path: pathlib.Path) -> object:

@@ -19,7 +19,7 @@ from mohamjax.errors import InputError
 from mohamjax.io.entries import Place
 from mohamjax.io.package_schedules import read_handover
 from mohamjax.io.schedules import evaluate_schedules
-from mohamjax.schedule.handover import handover_resources, handover_traffic, sram_capacity
+from mohamjax.schedule.handover import sram_capacity
 
 
 def answers(tmp_path, cases, **options):
@@ -75,7 +75,7 @@ def read(case):
 @given(CASES)
 def test_bytes_are_neither_lost_nor_made(case):
     own = read(case)
-    traffic = handover_traffic(own)
+    traffic = own.traffic
     moved = traffic.memory + traffic.own + traffic.pulls.sum(axis=1)
     layers = case["layers"]
     listed = [
@@ -85,7 +85,7 @@ def test_bytes_are_neither_lost_nor_made(case):
     ]
     assert moved.tolist() == listed
     assert not traffic.pulls[np.arange(len(layers)), own.chiplet].any()
-    asked = handover_resources(own, traffic)
+    asked = own.resources
     interfaces = [r for r, name in enumerate(asked.names) if name.startswith("interface")]
     assert asked.amount[:, interfaces].sum(axis=1).tolist() == traffic.memory.tolist()
     assert (asked.binds[:, interfaces].sum(axis=1) == 1).all()
@@ -98,7 +98,7 @@ def test_bytes_are_neither_lost_nor_made(case):
 @given(case=CASES)
 def test_times_are_those_of_a_plain_simulation(case, tmp_path_factory):
     own = read(case)
-    asked = handover_resources(own, handover_traffic(own))
+    asked = own.resources
     found = answers(tmp_path_factory.mktemp("case"), [case], timelines=True)[0]
     plain = plain_handover(own, asked)
     np.testing.assert_allclose(found["start"], [float(t) for t in plain.start], rtol=1e-9, atol=1e-9)
@@ -142,8 +142,8 @@ def test_without_srams_it_is_the_fluid_model_of_a_search(case, tmp_path_factory)
     """Nothing kept or resident: layers of a chiplet use the same resources, and take as long as in `simulate`."""
     case |= {"keep": [False] * 8, "resident": [False] * 8}
     own = read(case)
-    traffic = handover_traffic(own)
-    asked = handover_resources(own, traffic)
+    traffic = own.traffic
+    asked = own.resources
     assert not traffic.own.any() and not traffic.pulls.any()
     assert not any("SRAM" in name for name in asked.names)
     uses = [[r for r in range(len(asked.names)) if asked.binds[j, r]] for j in range(8)]
@@ -169,7 +169,7 @@ def test_without_srams_it_is_the_fluid_model_of_a_search(case, tmp_path_factory)
 def test_a_kept_output_takes_no_memory_and_is_pulled_by_others():
     case = copy.deepcopy(fuzz_documents.PACKAGE_SCHEDULE["cases"][0])
     own = read(case)
-    traffic = handover_traffic(own)
+    traffic = own.traffic
     # Layer 0 keeps its output; 1 and 2 have resident weights; 2 keeps an output that no layer reads.
     assert traffic.memory.tolist() == [2.5 + 6, 2.5 + 8, 2.5 + 8 + 8]
     assert traffic.own.tolist() == [8, 6, 6]

@@ -185,8 +185,13 @@ def interface_positions(params: PackageParameters, chiplets: int) -> list[tuple[
     return [(-1 if i % 2 == 0 else columns, order[i // 2]) for i in range(count)]
 
 
-def _places(params: PackageParameters, chiplets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(x, y) of every chiplet and of every interface, and the nearest interface of every chiplet with its hops."""
+def chiplet_places(params: PackageParameters, chiplets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Where n chiplets and I interfaces stand, and the interface that each chiplet uses.
+
+    Returns:
+        `[n, 2]` int, (x, y) of every chiplet; `[I, 2]` int, (x, y) of every interface; `[n]` int, the nearest interface
+        of every chiplet; `[n]` int, its hops to that.
+    """
     positions = np.array(interface_positions(params, chiplets))
     tile = np.arange(chiplets)
     columns = mesh_columns(chiplets)
@@ -265,7 +270,7 @@ def package_tables(params: PackageParameters, dtype: DTypeLike = jnp.float32) ->
     hops = np.zeros((n + 1, n))
     shared = [np.zeros((0, 0), bool)]
     for chiplets in range(1, n + 1):
-        tiles, positions, nearest, far = _places(params, chiplets)
+        tiles, positions, nearest, far = chiplet_places(params, chiplets)
         columns[chiplets] = mesh_columns(chiplets)
         interfaces[chiplets] = len(positions)
         interface_of[chiplets, :chiplets] = nearest
@@ -291,19 +296,9 @@ def _stacked(shared: list[np.ndarray]) -> np.ndarray:
     return out
 
 
-def chiplet_places(params: PackageParameters, chiplets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where chiplets stand, and the interface that each uses.
-
-    Returns:
-        `[n, 2]` int, (x, y) of every chiplet; `[n]` int, its interface; `[n]` int, its hops to that.
-    """
-    tiles, _, nearest, hops = _places(params, chiplets)
-    return tiles, nearest, hops
-
-
 def mesh_routes(params: PackageParameters, chiplets: int) -> list[list[Link]]:
     """The mesh links of every chiplet of a package, from its interface on."""
-    tiles, positions, nearest, _ = _places(params, chiplets)
+    tiles, positions, nearest, _ = chiplet_places(params, chiplets)
     ends = zip(tiles.tolist(), positions[nearest].tolist(), strict=True)
     return [route((x, y), (ix, iy), mesh_columns(chiplets)) for (x, y), (ix, iy) in ends]
 

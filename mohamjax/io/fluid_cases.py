@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections import abc
 from collections.abc import Iterator, Sequence
 
@@ -18,16 +17,18 @@ from mohamjax.io.entries import Entry, Place, entries_of, without_entries
 from mohamjax.io.formats import FLUID_FORMAT
 from mohamjax.io.forms import CaseForm, FluidForm
 from mohamjax.io.schedule_rows import (
-    broken_row,
+    answered,
     check_deadlock,
+    makespans,
     power_of_two,
     read_predecessors,
     refuse_instant_traffic,
+    simulated,
     slowed_rows,
-    unfinished,
+    unlimited,
 )
 from mohamjax.runtime.devices import Devices
-from mohamjax.schedule.fluid import DONE, Timeline, predecessor_bits, simulate, split_resources
+from mohamjax.schedule.fluid import Timeline, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.segments import segments
 
 
@@ -67,7 +68,7 @@ def _case(form: CaseForm, at: Place) -> Case:
     for key, stated, length in (("jobs", form.jobs, count), ("accelerators", form.accelerators, len(uses))):
         if stated not in (None, length):
             raise at.at(key).error(f"is {stated}, but {length} are listed", "correct the number or the lists")
-    bandwidth = [math.inf if b is None else b for b in form.resource_bandwidth]
+    bandwidth = [unlimited(rate) for rate in form.resource_bandwidth]
     names = [str(i) for i in range(len(bandwidth))] if form.resource_names is None else form.resource_names
     at.at("resource_names").check_length(names, len(bandwidth), "resource")
     at.at("resource_names").check_names(names, "")
@@ -114,21 +115,7 @@ def simulate_cases(
     Returns:
         `[n]` float, NaN for a case that never ends, and n reasons, empty for the others.
     """
-    makespan, told = np.full(len(cases), np.nan), [""] * len(cases)
-    buckets: dict[int, list[int]] = {}
-    for i, case in enumerate(cases):
-        buckets.setdefault(power_of_two(64, len(case.duration)), []).append(i)
-    for jobs, members in buckets.items():
-        for first in range(0, len(members), block):
-            own = [members[min(k, len(members) - 1)] for k in range(first, first + block)]
-            with jax.enable_x64(not float32), np.errstate(over="ignore"):
-                found = _bucket([cases[i] for i in own], jobs, np.float32 if float32 else np.float64, devices)
-            for row, i in enumerate(own):
-                if found.reason[row] == DONE:
-                    makespan[i] = found.makespan[row]
-                else:
-                    told[i] = unfinished(int(found.reason[row]), float32)
-    return makespan, told
+    return makespans(_timelines(cases, float32, block, devices), float32)
 
 
 _simulate_cases = jax.jit(lambda cases: jax.vmap(simulate)(*cases))
@@ -159,54 +146,46 @@ def stacked_cases(cases: Sequence[Case], jobs: int, dtype: npt.DTypeLike) -> lis
     return [np.stack(column) for column in zip(*columns, strict=True)]
 
 
-def _bucket(cases: Sequence[Case], jobs: int, dtype: npt.DTypeLike, devices: Devices | None = None) -> Timeline:
-    """Simulates cases of about equal size in one padded batch; the result has NumPy leaves."""
+def _timelines(
+    cases: Sequence[Case], float32: bool, block: int | None = None, devices: Devices | None = None
+) -> list[Timeline]:
+    """Timelines of cases, see `simulated`, in blocks of one size if that is given."""
     program = _simulate_cases if devices is None else devices.over(_simulate_cases)
-    return jax.tree.map(np.asarray, program(tuple(map(jnp.asarray, stacked_cases(cases, jobs, dtype)))))
+
+    def simulate(own: Sequence[Case], jobs: int, dtype: npt.DTypeLike) -> Timeline:
+        return program(tuple(map(jnp.asarray, stacked_cases(own, jobs, dtype))))
+
+    return simulated(
+        cases, lambda case: len(case.duration), simulate, lambda own, _: block or len(own), float32=float32
+    )
 
 
 def evaluate_fluid(
     document: abc.Mapping[str, object], file: object, float32: bool, timelines: bool
 ) -> tuple[dict[str, object], dict[str, object]]:
     """Evaluates a document; see `io.schedules.SCHEDULE_READERS`."""
-    rows: list[dict[str, object]] = []
-    names: list[int | str] = []
-    cases: dict[int, Case] = {}
-    for i, (name, case) in enumerate(fluid_cases(document, file)):
-        names.append(name)
-        rows.append({} if isinstance(case, Case) else broken_row(name, case.reason))
-        if isinstance(case, Case):
-            cases[i] = case
-    buckets: dict[int, list[int]] = {}
-    for i, case in cases.items():
-        # Few sizes keep the number of compiled programs small; padding costs little for short schedules.
-        buckets.setdefault(power_of_two(64, len(case.duration)), []).append(i)
-    for jobs, members in sorted(buckets.items()):
-        # Numbers too large for single precision become infinite; such a schedule never ends, which is reported below.
-        with jax.enable_x64(not float32), np.errstate(over="ignore"):
-            found = _bucket([cases[i] for i in members], jobs, np.float32 if float32 else np.float64)
-        for row, i in enumerate(members):
-            case, count = cases[i], len(cases[i].duration)
-            if found.reason[row] != DONE:
-                rows[i] = broken_row(names[i], unfinished(int(found.reason[row]), float32))
-                continue
-            start, end = found.start[row, :count], found.end[row, :count]
-            rows[i] = {
-                "name": names[i],
-                "start": start.tolist(),
-                "end": end.tolist(),
-                "makespan": float(found.makespan[row]),
-            }
-            if timelines:
-                seen = segments(
-                    start,
-                    end,
-                    case.duration,
-                    case.bytes,
-                    case.accelerator,
-                    case.resources_of_accelerator,
-                    case.bandwidth,
-                )
-                rows[i] |= {"stall": found.stall[row, :count].tolist(), "slowed": slowed_rows(seen, case.resources)}
-    jobs = sum(len(case.duration) for case in cases.values())
-    return {"format": FLUID_FORMAT, "cases": rows}, {"schedules": len(rows), "jobs": jobs}
+    entries = list(fluid_cases(document, file))
+    cases = [case for _, case in entries if isinstance(case, Case)]
+    rows = answered(entries, _timelines(cases, float32), functools.partial(_answer, timelines=timelines), float32)
+    return {"format": FLUID_FORMAT, "cases": rows}, {
+        "schedules": len(rows),
+        "jobs": sum(len(c.duration) for c in cases),
+    }
+
+
+def _answer(case: Case, timeline: Timeline, timelines: bool) -> dict[str, object]:
+    count = len(case.duration)
+    start, end = np.asarray(timeline.start[:count]), np.asarray(timeline.end[:count])
+    row: dict[str, object] = {"start": start.tolist(), "end": end.tolist(), "makespan": float(timeline.makespan)}
+    if timelines:
+        seen = segments(
+            start,
+            end,
+            case.duration,
+            case.bytes,
+            case.accelerator,
+            case.resources_of_accelerator,
+            case.bandwidth,
+        )
+        row |= {"stall": timeline.stall[:count].tolist(), "slowed": slowed_rows(seen, case.resources)}
+    return row

@@ -22,6 +22,7 @@ from mohamjax.io.schedule_rows import (
     refuse_instant_traffic,
     slowed_rows,
     unfinished,
+    unlimited,
 )
 from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.reader import suggestion
@@ -90,7 +91,7 @@ def _table(form: JobTableForm, top: Place) -> JobTable:
             [top.at(f"jobs[{j}].predecessors") for j in range(len(jobs))],
         ),
         resources=tuple(resources),
-        bandwidth=tuple(math.inf if row.bandwidth is None else row.bandwidth for row in form.resources),
+        bandwidth=tuple(unlimited(row.bandwidth) for row in form.resources),
         resources_of_accelerator=uses,
         time_unit=form.time_unit,
         **_goals(form.jobs, top),

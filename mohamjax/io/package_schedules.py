@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections import abc
 from collections.abc import Iterator, Sequence
 
@@ -12,31 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.hardware import PackageParameters
 from mohamjax.io.entries import Entry, Place, entries_of, without_entries
 from mohamjax.io.formats import PACKAGE_SCHEDULE_FORMAT
 from mohamjax.io.forms import HandoverForm, PackageSchedulesForm
 from mohamjax.io.schedule_rows import (
-    broken_row,
+    answered,
     check_deadlock,
+    makespans,
     power_of_two,
     read_predecessors,
     refuse_instant_traffic,
+    simulated,
     slowed_rows,
-    unfinished,
+    unlimited,
 )
 from mohamjax.runtime.devices import Devices
-from mohamjax.schedule.fluid import DONE, Asks, Jobs, Timeline, predecessor_bits, timeline_of_asks
-from mohamjax.schedule.handover import (
-    Handover,
-    HandoverResources,
-    byte_hops,
-    handover_resources,
-    handover_traffic,
-    sram_capacity,
-)
+from mohamjax.schedule.fluid import Asks, Jobs, Timeline, predecessor_bits, timeline_of_asks
+from mohamjax.schedule.handover import Handover, byte_hops, sram_capacity
 from mohamjax.schedule.segments import flow_of_asks, slowed
 
 
@@ -44,10 +37,6 @@ def package_cases(document: abc.Mapping[str, object], file: object) -> Iterator[
     """The cases of a `package-schedule/1` document, each with its name; a broken one is its error."""
     read_form(without_entries(document, "cases"), PackageSchedulesForm, file=file)
     return entries_of(document, "cases", file, read_handover)
-
-
-def _unlimited(rate: float | None) -> float:
-    return math.inf if rate is None else rate
 
 
 _OTHER_PACKAGES = ("hop_latency", "max_sram", "placement", "interface_counts")
@@ -78,7 +67,7 @@ def read_handover(value: object, at: Place) -> Handover:
     def column(*keys: str) -> np.ndarray:
         return np.array([sum(getattr(layer, key) for key in keys) for layer in layers], float)
 
-    most = {name: _unlimited(getattr(form.bandwidth, name)) for name in form.bandwidth.__struct_fields__}
+    most = {name: unlimited(getattr(form.bandwidth, name)) for name in form.bandwidth.__struct_fields__}
     case = Handover(
         duration=column("duration"),
         output_bytes=column("output_bytes"),
@@ -103,9 +92,9 @@ def read_handover(value: object, at: Place) -> Handover:
         ),
         sram_bandwidth=most["sram"],
     )
-    traffic = handover_traffic(case)
-    moved = traffic.memory + traffic.own + traffic.pulls.sum(axis=1)
-    refuse_instant_traffic(lambda layer: places[layer].at("duration"), case.duration, moved)
+    refuse_instant_traffic(
+        lambda layer: places[layer].at("duration"), case.duration, case.traffic.memory + case.traffic.sram
+    )
     return case
 
 
@@ -114,14 +103,17 @@ def _simulate(jobs: Jobs, asks: Asks, accelerators: int) -> Timeline:
     return jax.vmap(functools.partial(timeline_of_asks, accelerators=accelerators))(jobs, asks)
 
 
-def _stacked(
-    cases: Sequence[tuple[Handover, HandoverResources]], layers: int, dtype: npt.DTypeLike
-) -> tuple[Jobs, Asks]:
+def _most(cases: Sequence[Handover]) -> int:
+    """Resources of these cases after padding."""
+    return power_of_two(8, max(len(case.resources.names) for case in cases))
+
+
+def _stacked(cases: Sequence[Handover], layers: int, dtype: npt.DTypeLike) -> tuple[Jobs, Asks]:
     """The arguments of `timeline_of_asks`, with a leading axis of cases, padded to `layers` and a common size."""
-    most = power_of_two(8, max(len(own.names) for _, own in cases))
+    most = _most(cases)
     rows: list[tuple[np.ndarray, ...]] = []
-    for case, own in cases:
-        count = len(case.duration)
+    for case in cases:
+        own, count = case.resources, len(case.duration)
         more, resources = layers - count, most - len(own.names)
         wide = ((0, more), (0, resources))
         rows.append(
@@ -146,44 +138,27 @@ _CELLS = 1 << 24
 
 
 def _timelines(
-    cases: Sequence[tuple[Handover, HandoverResources]],
-    float32: bool,
-    block: int | None = None,
-    devices: Devices | None = None,
+    cases: Sequence[Handover], float32: bool, block: int | None = None, devices: Devices | None = None
 ) -> list[Timeline]:
-    """Timelines of cases with NumPy leaves, padded layers included; in blocks of one size if that is given."""
+    """Timelines of cases, see `simulated`; at most `block` side by side, a multiple of the number of devices."""
     number = 1 if devices is None else len(devices)
-    found: dict[int, Timeline] = {}
-    buckets: dict[int, list[int]] = {}
-    for i, (case, _) in enumerate(cases):
-        buckets.setdefault(power_of_two(64, len(case.duration)), []).append(i)
-    for layers, members in sorted(buckets.items()):
-        chiplets = power_of_two(4, max(cases[i][0].chiplets for i in members))
-        program = functools.partial(_simulate, accelerators=chiplets)
-        resources = power_of_two(8, max(len(cases[i][1].names) for i in members))
-        width = min(len(members) if block is None else block, power_of_two(1, len(members)))
-        width = min(width, max(1, _CELLS // (layers * resources)))
-        width = number * -(-width // number)
-        for first in range(0, len(members), width):
-            own = [members[min(k, len(members) - 1)] for k in range(first, first + width)]
-            with jax.enable_x64(not float32), np.errstate(over="ignore"):
-                given = _stacked([cases[i] for i in own], layers, np.float32 if float32 else np.float64)
-                run = program if devices is None else devices.over(program)
-                rows = jax.tree.map(np.asarray, run(*given))
-            found |= {i: jax.tree.map(lambda x, row=row: x[row], rows) for row, i in enumerate(own)}
-    return [found[i] for i in range(len(cases))]
+
+    def simulate(own: Sequence[Handover], layers: int, dtype: npt.DTypeLike) -> Timeline:
+        program = functools.partial(_simulate, accelerators=power_of_two(4, max(case.chiplets for case in own)))
+        return (program if devices is None else devices.over(program))(*_stacked(own, layers, dtype))
+
+    def width(own: Sequence[Handover], layers: int) -> int:
+        side_by_side = min(len(own) if block is None else block, power_of_two(1, len(own)))
+        return number * -(-min(side_by_side, max(1, _CELLS // (layers * _most(own)))) // number)
+
+    return simulated(cases, lambda case: len(case.duration), simulate, width, float32=float32)
 
 
 def simulate_handovers(
     cases: Sequence[Handover], block: int, *, float32: bool = False, devices: Devices | None = None
 ) -> tuple[np.ndarray, list[str]]:
     """Makespans of cases and why a case never ends, as `fluid_cases.simulate_cases`."""
-    given = [(case, handover_resources(case, handover_traffic(case))) for case in cases]
-    found = _timelines(given, float32, block, devices)
-    ended = [int(one.reason) == DONE for one in found]
-    makespan = np.array([float(one.makespan) if ok else np.nan for one, ok in zip(found, ended, strict=True)])
-    told = ["" if ok else unfinished(int(one.reason), float32) for one, ok in zip(found, ended, strict=True)]
-    return makespan, told
+    return makespans(_timelines(cases, float32, block, devices), float32)
 
 
 def evaluate_package_schedules(
@@ -192,36 +167,25 @@ def evaluate_package_schedules(
     """Evaluates a document; see `io.schedules.SCHEDULE_READERS`."""
     entries = list(package_cases(document, file))
     cases = [case for _, case in entries if isinstance(case, Handover)]
-    given = [(case, handover_resources(case, handover_traffic(case))) for case in cases]
-    found = iter(zip(given, _timelines(given, float32), strict=True))
-    rows = []
-    for name, case in entries:
-        if isinstance(case, InputError):
-            rows.append(broken_row(name, case.reason))
-            continue
-        (_, resources), timeline = next(found)
-        if timeline.reason == DONE:
-            rows.append({"name": name, **_answer(case, resources, timeline, timelines)})
-        else:
-            rows.append(broken_row(name, unfinished(int(timeline.reason), float32)))
+    rows = answered(entries, _timelines(cases, float32), functools.partial(_answer, timelines=timelines), float32)
     jobs = sum(len(case.duration) for case in cases)
     return {"format": PACKAGE_SCHEDULE_FORMAT, "cases": rows}, {"schedules": len(rows), "jobs": jobs}
 
 
-def _answer(case: Handover, resources: HandoverResources, timeline: Timeline, timelines: bool) -> dict[str, object]:
+def _answer(case: Handover, timeline: Timeline, timelines: bool) -> dict[str, object]:
     count = len(case.duration)
-    traffic = handover_traffic(case)
     start, end = np.asarray(timeline.start[:count]), np.asarray(timeline.end[:count])
     row: dict[str, object] = {
         "start": start.tolist(),
         "end": end.tolist(),
         "makespan": float(timeline.makespan),
-        "dram_bytes": traffic.memory.tolist(),
-        "sram_bytes": (traffic.own + traffic.pulls.sum(axis=1)).tolist(),
-        "nop_byte_hops": byte_hops(case, traffic),
+        "dram_bytes": case.traffic.memory.tolist(),
+        "sram_bytes": case.traffic.sram.tolist(),
+        "nop_byte_hops": byte_hops(case),
         "sram_capacity": sram_capacity(case, start, end).tolist(),
     }
     if timelines:
+        resources = case.resources
         seen = flow_of_asks(start, end, case.duration, resources.amount, resources.binds, resources.bandwidth)
         row |= {"stall": timeline.stall[:count].tolist(), "slowed": slowed_rows(slowed(seen), resources.names)}
     return row

@@ -1,16 +1,23 @@
-"""What the readers of schedules share: checks of predecessors and orders, and rows of results."""
+"""What the readers of schedules share: checks of predecessors and orders, simulation in blocks, and rows of results."""
 
 from __future__ import annotations
 
+import math
 from collections import abc
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+import jax
 import numpy as np
+import numpy.typing as npt
 
-from mohamjax.io.entries import Place, waiting
+from mohamjax.errors import InputError
+from mohamjax.io.entries import Entry, Place, waiting
 from mohamjax.io.forms import MOST_ASKED
-from mohamjax.schedule.fluid import REASONS
+from mohamjax.schedule.fluid import DONE, REASONS, Timeline
 from mohamjax.schedule.segments import Segment
+
+T = TypeVar("T")
 
 
 def _cycle(before: Sequence[Sequence[int]]) -> list[int]:
@@ -93,9 +100,82 @@ def refuse_instant_traffic(place_of: Callable[[int], Place], duration: np.ndarra
         )
 
 
+def unlimited(rate: float | None) -> float:
+    """A bandwidth as a number: files write null where nothing limits."""
+    return math.inf if rate is None else rate
+
+
+def simulated(
+    cases: Sequence[T],
+    jobs_of: Callable[[T], int],
+    simulate: Callable[[list[T], int, npt.DTypeLike], Timeline],
+    width_of: Callable[[list[T], int], int],
+    *,
+    float32: bool,
+) -> list[Timeline]:
+    """Timelines of cases with NumPy leaves, padded jobs included: cases of about equal size run side by side.
+
+    Few sizes keep the number of programs small, and padding costs little for short schedules. A case whose numbers are
+    too large for single precision never ends.
+
+    Args:
+        cases: the cases.
+        jobs_of: the number of jobs of a case.
+        simulate: simulates cases, padded to a number of jobs, in a float dtype; the result has a leading axis of cases.
+        width_of: how many of these cases, padded to a number of jobs, run side by side; the last block is filled up.
+        float32: compute in single precision.
+    """
+    buckets: dict[int, list[int]] = {}
+    for i, case in enumerate(cases):
+        buckets.setdefault(power_of_two(64, jobs_of(case)), []).append(i)
+    found: dict[int, Timeline] = {}
+    for jobs, members in sorted(buckets.items()):
+        width = width_of([cases[i] for i in members], jobs)
+        for first in range(0, len(members), width):
+            own = [members[min(k, len(members) - 1)] for k in range(first, first + width)]
+            with jax.enable_x64(not float32), np.errstate(over="ignore"):
+                rows = simulate([cases[i] for i in own], jobs, np.float32 if float32 else np.float64)
+            rows = jax.tree.map(np.asarray, rows)
+            found |= {i: jax.tree.map(lambda x, row=row: x[row], rows) for row, i in enumerate(own)}
+    return [found[i] for i in range(len(cases))]
+
+
+def makespans(found: Sequence[Timeline], float32: bool) -> tuple[np.ndarray, list[str]]:
+    """`[n]` float, NaN for a schedule that never ends, and n reasons, empty for the others."""
+    ended = [int(one.reason) == DONE for one in found]
+    makespan = np.array([float(one.makespan) if ok else np.nan for one, ok in zip(found, ended, strict=True)])
+    told = ["" if ok else unfinished(int(one.reason), float32) for one, ok in zip(found, ended, strict=True)]
+    return makespan, told
+
+
 def broken_row(name: int | str, reason: str) -> dict[str, object]:
     """The row of a schedule that breaks a rule."""
     return {"name": name, "makespan": None, "reason": reason}
+
+
+def answered(
+    entries: Sequence[Entry[T]],
+    found: Sequence[Timeline],
+    answer: Callable[[T, Timeline], dict[str, object]],
+    float32: bool,
+) -> list[dict[str, object]]:
+    """The rows of a file's schedules: what `answer` says of those that end, and the reason for all others.
+
+    Args:
+        entries: all entries of the file.
+        found: a timeline for each entry that is no error, in their order.
+        answer: the row of a schedule without its name.
+        float32: whether they were simulated in single precision.
+    """
+    each, rows = iter(found), []
+    for name, case in entries:
+        if isinstance(case, InputError):
+            rows.append(broken_row(name, case.reason))
+        elif int((timeline := next(each)).reason) == DONE:
+            rows.append({"name": name, **answer(case, timeline)})
+        else:
+            rows.append(broken_row(name, unfinished(int(timeline.reason), float32)))
+    return rows
 
 
 def unfinished(reason: int, float32: bool) -> str:

@@ -80,6 +80,16 @@ class Handover:
             before[consumer].append(producer)
         return before
 
+    @functools.cached_property
+    def traffic(self) -> HandoverTraffic:
+        """What the layers move."""
+        return _traffic(self)
+
+    @functools.cached_property
+    def resources(self) -> HandoverResources:
+        """What the layers ask of the resources of the package."""
+        return _resources(self)
+
 
 @dataclasses.dataclass(frozen=True)
 class HandoverTraffic:
@@ -95,9 +105,13 @@ class HandoverTraffic:
     own: np.ndarray
     pulls: np.ndarray
 
+    @property
+    def sram(self) -> np.ndarray:
+        """`[L]` float, to and from all SRAMs."""
+        return self.own + self.pulls.sum(axis=1)
 
-def handover_traffic(case: Handover) -> HandoverTraffic:
-    """Memory traffic and SRAM traffic of every layer."""
+
+def _traffic(case: Handover) -> HandoverTraffic:
     count, kept = len(case.duration), case.kept
     stays = kept[case.producer]
     here = case.chiplet[case.producer] == case.chiplet[case.consumer]
@@ -133,19 +147,19 @@ class HandoverResources:
     bandwidth: np.ndarray
 
 
-def handover_resources(case: Handover, traffic: HandoverTraffic) -> HandoverResources:
-    """What every layer asks of every resource of the package."""
-    tiles, interface_of, _ = chiplet_places(case.package, case.chiplets)
+def _resources(case: Handover) -> HandoverResources:
+    traffic = case.traffic
+    tiles, _, interface_of, _ = chiplet_places(case.package, case.chiplets)
     routes = mesh_routes(case.package, case.chiplets)
     names: dict[str, int] = {}
-    asked: list[tuple[int, int, float, bool]] = []  # layer, resource, bytes, binds whatever is asked for
+    asked: list[tuple[int, int, float]] = []  # layer, resource, bytes
     bandwidth: list[float] = []
 
     def ask(layer: int, name: str, most: float, amount: float, always: bool = False) -> None:
         if always or amount > 0:
             if names.setdefault(name, len(names)) == len(bandwidth):
                 bandwidth.append(most)
-            asked.append((layer, names[name], amount, always))
+            asked.append((layer, names[name], amount))
 
     package = case.package
     for layer, (own, memory) in enumerate(zip(case.chiplet.tolist(), traffic.memory.tolist(), strict=True)):
@@ -167,15 +181,16 @@ def handover_resources(case: Handover, traffic: HandoverTraffic) -> HandoverReso
                 ask(layer, f"mesh link {near} to {far}", package.link_bandwidth, amount, always)
     shape = len(case.duration), len(names)
     amounts, binds = np.zeros(shape), np.zeros(shape, bool)
-    for layer, resource, amount, _ in asked:
+    for layer, resource, amount in asked:
         amounts[layer, resource] += amount
         binds[layer, resource] = True
     return HandoverResources(tuple(names), amounts, binds, np.asarray(bandwidth))
 
 
-def byte_hops(case: Handover, traffic: HandoverTraffic) -> float:
+def byte_hops(case: Handover) -> float:
     """Bytes times hops on the network-on-package: memory traffic to the interface, and pulls between chiplets."""
-    tiles, _, hops = chiplet_places(case.package, case.chiplets)
+    traffic = case.traffic
+    tiles, _, _, hops = chiplet_places(case.package, case.chiplets)
     apart = np.abs(tiles[case.chiplet][:, None] - tiles[None]).sum(axis=-1)  # [L, n]
     return float((traffic.memory * hops[case.chiplet]).sum() + (traffic.pulls * apart).sum())
 
