@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike
 
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.struct import is_traced, tracing
 
 Array = TypeVar("Array", np.ndarray, jax.Array)
@@ -145,5 +146,5 @@ def with_spare_rows(objectives: ArrayLike) -> np.ndarray:
     values = np.asarray(objectives)
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(np.float64)
-    spare = (1 << (len(values) - 1).bit_length()) - len(values) if len(values) else 0
+    spare = power_of_two(len(values)) - len(values) if len(values) else 0
     return np.concatenate([values, np.full((spare, *values.shape[1:]), np.inf, values.dtype)])

@@ -21,7 +21,8 @@ from jax import lax
 
 from mohamjax.emo._arrays import measured
 from mohamjax.emo.exclusive import guarded, least_product
-from mohamjax.runtime.blocks import varying
+from mohamjax.runtime.blocks import power_of_two, varying
+from mohamjax.runtime.struct import select
 
 _BLOCK = 256  # rows of a block, whose longest chains are computed beforehand
 _SQUARED = 16  # rows whose chains are found by squaring the matrix; longer chains are joined from halves
@@ -62,7 +63,7 @@ def chains(f: jax.Array) -> jax.Array:
     steps, regardless of the data.
     """
     n = f.shape[0]
-    block = min(_BLOCK, max(_SQUARED, 1 << (n - 1).bit_length()))
+    block = min(_BLOCK, power_of_two(n, _SQUARED))
     group = min(_GROUP, -(-n // block))
     compared, passes, source, representative = lexicographic(f, block * group)
     rows = passes.shape[0]
@@ -235,7 +236,7 @@ def enter_chunks(slots: Slots, batch: Chunks, held: Held, *, log_crowding: bool)
         guard = guarded(values, alive, corners, room) | least_product(objectives, alive, powers)
         measure = _measure(values, alive)
         begun = _begun(measure, alive, guard)
-        thinning = jax.tree.map(lambda old, new: jnp.where(busy, old, new), thinning, begun)
+        thinning = select(busy, thinning, begun)
         for _ in range(_ROUNDS):
             thinning = _round(thinning, measure, alive, guard)
         gone, done = _least(thinning, alive, excess)
@@ -251,7 +252,7 @@ def enter_chunks(slots: Slots, batch: Chunks, held: Held, *, log_crowding: bool)
             thinned + excess,
         )
         enter = done & (at < chunks)
-        slots = jax.tree.map(lambda x, y: jnp.where(enter, x, y), after, Slots(kept, valid, origin, thinned))
+        slots = select(enter, after, Slots(kept, valid, origin, thinned))
         return (at + done, ~done, thinning), slots
 
     def several(carry):

@@ -20,13 +20,13 @@ from mohamjax.io.schedule_rows import (
     answered,
     check_deadlock,
     makespans,
-    power_of_two,
     read_predecessors,
     refuse_instant_traffic,
     simulated,
     slowed_rows,
     unlimited,
 )
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.devices import Devices
 from mohamjax.schedule.fluid import Timeline, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.segments import segments
@@ -123,8 +123,8 @@ _simulate_cases = jax.jit(lambda cases: jax.vmap(simulate)(*cases))
 
 def stacked_cases(cases: Sequence[Case], jobs: int, dtype: npt.DTypeLike) -> list[np.ndarray]:
     """The arguments of `simulate`, in its order, with a leading axis of cases, padded to a common size."""
-    accelerators = power_of_two(1, max(len(case.resources_of_accelerator) for case in cases))
-    resources = power_of_two(1, max(case.shared for case in cases))
+    accelerators = power_of_two(max(len(case.resources_of_accelerator) for case in cases))
+    resources = power_of_two(max(case.shared for case in cases))
     columns: list[tuple[np.ndarray, ...]] = []
     for case in cases:
         count = len(case.duration)

@@ -20,13 +20,13 @@ from mohamjax.io.schedule_rows import (
     answered,
     check_deadlock,
     makespans,
-    power_of_two,
     read_predecessors,
     refuse_instant_traffic,
     simulated,
     slowed_rows,
     unlimited,
 )
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.devices import Devices
 from mohamjax.schedule.fluid import Asks, Jobs, Timeline, predecessor_bits, timeline_of_asks
 from mohamjax.schedule.handover import Handover, byte_hops, sram_capacity
@@ -105,7 +105,7 @@ def _simulate(jobs: Jobs, asks: Asks, accelerators: int) -> Timeline:
 
 def _most(cases: Sequence[Handover]) -> int:
     """Resources of these cases after padding."""
-    return power_of_two(8, max(len(case.resources.names) for case in cases))
+    return power_of_two(max(len(case.resources.names) for case in cases), 8)
 
 
 def _stacked(cases: Sequence[Handover], layers: int, dtype: npt.DTypeLike) -> tuple[Jobs, Asks]:
@@ -144,11 +144,11 @@ def _timelines(
     number = 1 if devices is None else len(devices)
 
     def simulate(own: Sequence[Handover], layers: int, dtype: npt.DTypeLike) -> Timeline:
-        program = functools.partial(_simulate, accelerators=power_of_two(4, max(case.chiplets for case in own)))
+        program = functools.partial(_simulate, accelerators=power_of_two(max(case.chiplets for case in own), 4))
         return (program if devices is None else devices.over(program))(*_stacked(own, layers, dtype))
 
     def width(own: Sequence[Handover], layers: int) -> int:
-        side_by_side = min(len(own) if block is None else block, power_of_two(1, len(own)))
+        side_by_side = min(len(own) if block is None else block, power_of_two(len(own)))
         return number * -(-min(side_by_side, max(1, _CELLS // (layers * _most(own)))) // number)
 
     return simulated(cases, lambda case: len(case.duration), simulate, width, float32=float32)

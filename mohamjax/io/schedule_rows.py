@@ -14,6 +14,7 @@ import numpy.typing as npt
 from mohamjax.errors import InputError
 from mohamjax.io.entries import Entry, Place, waiting
 from mohamjax.io.forms import MOST_ASKED
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.schedule.fluid import DONE, REASONS, Timeline
 from mohamjax.schedule.segments import Segment
 
@@ -127,7 +128,7 @@ def simulated(
     """
     buckets: dict[int, list[int]] = {}
     for i, case in enumerate(cases):
-        buckets.setdefault(power_of_two(64, jobs_of(case)), []).append(i)
+        buckets.setdefault(power_of_two(jobs_of(case), 64), []).append(i)
     found: dict[int, Timeline] = {}
     for jobs, members in sorted(buckets.items()):
         width = width_of([cases[i] for i in members], jobs)
@@ -190,8 +191,3 @@ def slowed_rows(found: Sequence[Sequence[Segment]], resources: Sequence[str]) ->
         [{"start": s.start, "end": s.end, "rate": s.rate, "resource": resources[s.resource]} for s in one]
         for one in found
     ]
-
-
-def power_of_two(least: int, value: int) -> int:
-    """The next power of two of a value, or a least one: few sizes of arrays keep the number of programs small."""
-    return max(least, 1 << max(0, value - 1).bit_length())

@@ -20,7 +20,7 @@ from mohamjax import emo
 from mohamjax.emo.loop import Problem
 from mohamjax.jobs.genetic import JobRates
 from mohamjax.jobs.job_problem import TIMES, JobGenes, JobProblem
-from mohamjax.runtime.struct import take
+from mohamjax.runtime.struct import select, take
 from mohamjax.schedule.design import CYCLE_S
 
 Carried: TypeAlias = tuple[JobGenes, jax.Array, JobGenes, jax.Array]
@@ -171,7 +171,7 @@ def generational(
         values = problem.evaluate(genes, context)[:, 0]
         place = jnp.argmin(values)
         better = values[place] < least
-        best = jax.tree.map(lambda new, old: jnp.where(better, new[place], old), genes, best)
+        best = select(better, take(genes, place), best)
         return genes, values, best, jnp.where(better, values[place], least)
 
     least_there_is = -jnp.inf if target is None else target

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from mohamjax.emo.loop import Problem
 from mohamjax.jobs.job_problem import COUNTS, JobGenes, JobProblem, decode, evaluate, informed_accelerator
-from mohamjax.runtime.struct import record
+from mohamjax.runtime.struct import record, select
 
 
 @record
@@ -73,7 +73,7 @@ def random_genes(key: jax.Array, problem: JobProblem) -> JobGenes:
 
 def _mix(take: jax.Array, ours: JobGenes, theirs: JobGenes) -> JobGenes:
     """Genes of `theirs` where `take`, else of `ours`."""
-    return jax.tree.map(lambda a, b: jnp.where(take, b, a), ours, theirs)
+    return select(take, theirs, ours)
 
 
 def crossover_gen(cut: jax.Array, coin: jax.Array, ours: JobGenes, theirs: JobGenes, mask: jax.Array) -> JobGenes:

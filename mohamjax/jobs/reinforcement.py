@@ -27,6 +27,7 @@ import numpy as np
 from mohamjax.jobs.config import JobSearchConfig
 from mohamjax.jobs.job_problem import JobGenes, JobProblem, evaluate
 from mohamjax.runtime.platforms import product
+from mohamjax.runtime.struct import select, take
 
 if TYPE_CHECKING:
     import optax
@@ -273,7 +274,7 @@ def _learn(
         value = evaluate(genes, problem, config.objectives)[:, 0]
         first = jnp.argmin(value)
         better = value[first] < least
-        best = jax.tree.map(lambda old, new: jnp.where(better, new[first], old), best, genes)
+        best = select(better, take(genes, first), best)
         least = jnp.minimum(least, value[first])
         cost = _cost(value, problem, config.objectives[0])
         scale = jnp.where(scale > 0, scale, jnp.maximum(jnp.mean(cost), 1e-30))

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mohamjax.runtime.blocks import in_blocks
+from mohamjax.runtime.blocks import in_blocks, power_of_two
 from mohamjax.runtime.platforms import by_platform
 
 _PRIORITY_BITS = 16
@@ -137,7 +137,7 @@ def _elapsed(end: jax.Array, step: tuple[jax.Array, jax.Array], bandwidth: jax.t
 
 def _padded(*arrays: jax.Array) -> tuple[jax.Array, ...]:
     """The arrays with rows of zeros appended up to the next power of two."""
-    more = (1 << max(1, (arrays[0].shape[0] - 1).bit_length())) - arrays[0].shape[0]
+    more = power_of_two(arrays[0].shape[0], 2) - arrays[0].shape[0]
     return tuple(jnp.pad(x, [(0, more), (0, 0)]) for x in arrays)
 
 

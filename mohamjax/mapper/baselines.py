@@ -29,6 +29,7 @@ from mohamjax.mapper.problems import MapperContext, children_room, map_spaces
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets, undominated
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.struct import cast, put, take
 from mohamjax.workload import UniqueLayer
 
@@ -126,7 +127,7 @@ class BaselineMapper:
         room = children_room(spaces)
         spent = np.zeros((len(self.layers), len(self.templates)), int)
         found: dict[tuple[int, int], MappingTables] = {}
-        width = min(_MOST[self.method], 1 << max(len(pairs) - 1, 0).bit_length())
+        width = min(_MOST[self.method], power_of_two(len(pairs)))
         began = time.perf_counter()
         self._tell(0, len(pairs), 0, began)
         for first in range(0, len(pairs), width):

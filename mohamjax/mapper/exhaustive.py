@@ -43,6 +43,7 @@ from mohamjax.mapping.children import table_room
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MapSpace
 from mohamjax.mapping.tables import assemble, undominated
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.programs import at_this_precision, jit_o1
 from mohamjax.runtime.struct import record
 from mohamjax.workload import DIMS, UniqueLayer
@@ -290,7 +291,7 @@ class _Space:
 
     def radix(self) -> _Radix:
         """The tables of the decoder."""
-        most = _padded(max(len(s) for s in self.splits), 1024)
+        most = power_of_two(max(len(s) for s in self.splits), 1024)
         factors = np.ones((len(DIMS), most, 3 * self.levels), np.int32)
         for d, split in enumerate(self.splits):
             factors[d, : len(split)] = split
@@ -306,14 +307,9 @@ class _Space:
                     begins[found] = len(orders)
                     orders.extend(found)
                 first[s, mask], count[s, mask] = begins[found], len(found)
-        table = np.tile(np.arange(len(DIMS), dtype=np.int32), (_padded(len(orders), 1024), 1))
+        table = np.tile(np.arange(len(DIMS), dtype=np.int32), (power_of_two(len(orders), 1024), 1))
         table[: len(orders)] = orders
         return _Radix(factors=factors, first=first, count=count, orders=table)
-
-
-def _padded(n: int, least: int = 64) -> int:
-    """The next power of two, at least `least`, so that spaces share a compile."""
-    return max(least, 1 << (n - 1).bit_length())
 
 
 def space_size(

@@ -22,7 +22,7 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.errors import InputError
-from mohamjax.mapper.mapping_operators import select, swap_loops
+from mohamjax.mapper.mapping_operators import swap_loops
 from mohamjax.mapper.medea import Growth, grown
 from mohamjax.mapper.problems import MapperContext
 from mohamjax.mapping.nest import Array
@@ -30,7 +30,7 @@ from mohamjax.mapping.space import MappingGenes, MapSpace, nest, own_space, resp
 from mohamjax.runtime.checks import check_whole
 from mohamjax.runtime.platforms import product
 from mohamjax.runtime.programs import jit_o1_plain_loops
-from mohamjax.runtime.struct import record, take
+from mohamjax.runtime.struct import record, select, take
 
 Archive = emo.Archive[MappingGenes]
 Evaluate = Callable[[MappingGenes], Array]

@@ -26,7 +26,7 @@ from mohamjax.mapping.space import MappingGenes, MapSpace, own_space, sample, sl
 from mohamjax.runtime.checks import check_whole
 from mohamjax.runtime.platforms import product
 from mohamjax.runtime.programs import jit_o1_plain_loops
-from mohamjax.runtime.struct import record, take
+from mohamjax.runtime.struct import record, select, take
 
 Archive = emo.Archive[MappingGenes]
 
@@ -230,7 +230,7 @@ def tell(
             key=state.key,
             lanes=lane,
             archive=emo.archive_update(state.archive, tried, values),
-            best=jax.tree.map(lambda new, old: jnp.where(better, new[at], old), tried, state.best),
+            best=select(better, take(tried, at), state.best),
             least=jnp.minimum(state.least, flat[at]),
             spent=state.spent + jnp.sum(exists, dtype=jnp.int32),
         )
@@ -260,7 +260,7 @@ def _refreshed(lane: _Lane, key: Array, space: MapSpace) -> _Lane:
     done = lane.first >= lane.orders
     draws = lane.draws + done
     fresh = _drawn(key, draws, space)
-    genes = jax.tree.map(lambda a, b: jnp.where(done.reshape(-1, *[1] * (a.ndim - 1)), a, b), fresh, lane.genes)
+    genes = select(done, fresh, lane.genes)
     orders = jax.vmap(loop_orders, (0, None))(genes, space)
     return dataclasses.replace(lane, genes=genes, orders=orders, draws=draws, first=jnp.where(done, 0, lane.first))
 

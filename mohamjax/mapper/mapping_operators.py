@@ -43,7 +43,7 @@ from mohamjax.mapping.space import (
 from mohamjax.runtime.blocks import first_true, short_argsort
 from mohamjax.runtime.draws import Draws
 from mohamjax.runtime.platforms import by_platform
-from mohamjax.runtime.struct import record, take
+from mohamjax.runtime.struct import record, select, take
 
 _FILL_RATE = 3.5
 _MORE = 1.5
@@ -57,11 +57,6 @@ _PASSES = 4
 _WIDE_PASSES = 2.75
 _WIDE_PAD_PASSES = 4.4
 _Mutation = Callable[[Array, MappingGenes, MapSpace], MappingGenes]
-
-
-def select(condition: Array, new, old):
-    """The first of two trees where a condition holds, and the second elsewhere."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 def depth(slot: Array, space: MapSpace) -> Array:
@@ -378,11 +373,6 @@ def random_draft(key: Array, space: MapSpace, steps: int = len(STEPS)) -> Draft:
     return Draft(genes=sample(key, space), keys=jnp.stack([key] * steps), wanted=jnp.zeros(steps, bool))
 
 
-def select_rows(rows: Array, new, old):
-    """Rows of two trees `[N, ...]`: those of the first where `rows` holds, those of the second elsewhere."""
-    return jax.tree.map(lambda a, b: jnp.where(rows.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)
-
-
 def mended(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """The mapping with primes evicted from buffers that its tiles exceed; the key is consumed."""
     return dataclasses.replace(genes, slot=evict(key, genes.slot, own_space(genes, space)))
@@ -408,7 +398,7 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
 
     def all_(operator: _Mutation, step: str, genes: MappingGenes) -> MappingGenes:
         changed = jax.vmap(operator, in_axes=(0, 0, None))(keys[step], genes, space)
-        return select_rows(wanted[step], changed, genes)
+        return select(wanted[step], changed, genes)
 
     genes = some(mended, "mend", wanted["mend"] & jax.vmap(large)(genes), genes)
     genes = all_(mutate, "random", genes)
@@ -423,7 +413,7 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
 def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
     """Bounds covered `[N, D]` and slots `[N, F]` after a mutation, where wanted, that changes nothing else."""
     changed = jax.vmap(operator, in_axes=(0, 0, None))(keys, genes, space)
-    return select(wanted[:, None], (changed.cover, changed.slot), (genes.cover, genes.slot))
+    return select(wanted, (changed.cover, changed.slot), (genes.cover, genes.slot))
 
 
 def few(
@@ -447,7 +437,7 @@ def few(
         own = rank - 1 - first
         here = wanted & (own >= 0) & (own < width)
         mine = take((changed.cover, changed.slot), jnp.clip(own, 0, width - 1))
-        return first + width, select(here[:, None], mine, kept)
+        return first + width, select(here, mine, kept)
 
     start = jnp.int32(0), (genes.cover, genes.slot)
     return jax.lax.while_loop(lambda carry: carry[0] < rank[-1], step, start)[1]

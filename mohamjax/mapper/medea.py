@@ -29,7 +29,7 @@ import numpy as np
 
 from mohamjax.dims import RELEVANCE
 from mohamjax.mapper.config import MapperRates
-from mohamjax.mapper.mapping_operators import Draft, crossover, depth, few, fill_level, select, select_rows, swap_loops
+from mohamjax.mapper.mapping_operators import Draft, crossover, depth, few, fill_level, swap_loops
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import (
     MappingGenes,
@@ -46,6 +46,7 @@ from mohamjax.mapping.space import (
     slot_level,
 )
 from mohamjax.runtime.draws import Draws
+from mohamjax.runtime.struct import select
 
 _LONGEST = 8  # primes of one dimension that a temporal loop takes at once: 256 factors to choose from
 _ACROSS = 6  # the same for a spatial loop
@@ -272,7 +273,7 @@ def grow(drafts: Draft, space: MapSpace, *, released: bool = False) -> MappingGe
 
     def mutated(genes: MappingGenes) -> MappingGenes:
         random = functools.partial(mutate, released=released)
-        return select_rows(wanted[:, 0], jax.vmap(random, in_axes=(0, 0, None))(keys[:, 0], genes, space), genes)
+        return select(wanted[:, 0], jax.vmap(random, in_axes=(0, 0, None))(keys[:, 0], genes, space), genes)
 
     def filled(genes: MappingGenes) -> MappingGenes:
         for i, operator in enumerate((fill, parallelise), 1):
@@ -299,5 +300,5 @@ def _replaced(keys: Array, genes: MappingGenes, *, space: MapSpace) -> MappingGe
     keep = jax.vmap(lambda key: sampled_keep(key, space)[1])(fresh)
     orders = jax.vmap(lambda key: random_orders(jax.random.fold_in(key, _FRESH + 2), space))(fresh)
     old = genes.order, genes.spatial_order, genes.keep
-    order, spatial_order, keep = select_rows(invalid, (*orders, keep), old)
+    order, spatial_order, keep = select(invalid, (*orders, keep), old)
     return MappingGenes(cover=cover, slot=slot, order=order, spatial_order=spatial_order, keep=keep)

@@ -24,7 +24,7 @@ from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, sample
 from mohamjax.runtime.blocks import first_true
 from mohamjax.runtime.programs import jit_o1, jit_o1_plain_loops
-from mohamjax.runtime.struct import take
+from mohamjax.runtime.struct import select, take
 
 MappingSearch = emo.Archived[Draft, MappingGenes]
 State = emo.ArchivedState[MappingGenes]
@@ -83,8 +83,7 @@ def start(
         if given is None or is_given is None:
             return state, drawn
         number = is_given.shape[0]
-        pick = jax.vmap(lambda use, a, b: jax.tree.map(lambda x, y: jnp.where(use, x, y), a, b))
-        first = pick(is_given, given, take(drawn, slice(number)))
+        first = select(is_given, given, take(drawn, slice(number)))
         rest = take(drawn, slice(number, None))
         return state, jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, rest)
 

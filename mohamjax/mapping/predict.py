@@ -14,6 +14,7 @@ from mohamjax.hardware.arrays import Architecture, Machine, pad_machine
 from mohamjax.mapping.accesses import Counting
 from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
 from mohamjax.mapping.nest import LayerArrays, Mapping, pad_mapping
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.workload.layer import WorkloadShape
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ def chunk_size(samples: int) -> int:
     """
     equal = -(-samples // -(-samples // _CHUNK))
     if equal <= _STEP:
-        return max(_LEAST, 1 << (equal - 1).bit_length())
+        return power_of_two(equal, _LEAST)
     return -(-equal // _STEP) * _STEP
 
 
@@ -69,7 +70,7 @@ def _table_size(samples: Sequence[Sample]) -> int:
         used = np.prod(sample.mapping.spatial.astype(np.float64), axis=(0, 2))
         if np.prod(used) <= sample.architecture.machine.mac_instances:
             most = max(most, int(np.max(used)))
-    return 1 << (most - 1).bit_length()
+    return power_of_two(most)
 
 
 def alike(samples: Sequence[Sample]) -> list[Sample]:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mohamjax.dims import DIMS, RELEVANT, WINDOWS, C, G, N, O, W
 from mohamjax.hardware import TemplateArrays
 from mohamjax.mapping.tables import MappingTables
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.struct import record
 from mohamjax.workload import WorkloadShape
 
@@ -265,7 +266,7 @@ def axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:
 
 def _padded(count: int) -> int:
     """A number of sizes or columns, rounded up by at most an eighth."""
-    step = max(1, (1 << (count - 1).bit_length()) // 16)
+    step = max(1, power_of_two(count) // 16)
     return step * -(-count // step)
 
 

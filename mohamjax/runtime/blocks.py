@@ -22,6 +22,16 @@ WIDE = 1 << 17
 20 kB if its wires are counted)."""
 
 
+def power_of_two(number: int, least: int = 1) -> int:
+    """The least power of two that is not below a number: arrays of few sizes need few programs.
+
+    Args:
+        number: any size.
+        least: smallest result, a power of two.
+    """
+    return max(least, 1 << max(0, number - 1).bit_length())
+
+
 def in_blocks(function: Callable[[Rows], Result], rows: Rows, most: int) -> Result:
     """A function of a batch, applied to equal blocks of it in a loop.
 

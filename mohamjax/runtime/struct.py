@@ -108,6 +108,22 @@ def take(tree: T, index: Index) -> T:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
+def select(condition: jax.Array | np.ndarray, yes: T, no: T) -> T:
+    """Leaves of `yes` where the condition holds, and those of `no` elsewhere.
+
+    Args:
+        condition: bools along the leading axes of all leaves; `[]` takes one of the two trees as a whole.
+        yes: pytree of arrays.
+        no: pytree of the same structure, shapes and dtypes.
+    """
+
+    def one(chosen: jax.Array, other: jax.Array) -> jax.Array:
+        rows = condition.reshape(-1, *[1] * (chosen.ndim - 1)) if condition.ndim else condition
+        return jnp.where(rows, chosen, other)
+
+    return jax.tree.map(one, yes, no)
+
+
 def put(values: npt.ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Values of the host as a JAX array, without compiling a program per shape as `jnp.asarray` would."""
     return jax.device_put(np.asarray(values, dtype))

@@ -17,6 +17,7 @@ import numpy as np
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers
 from mohamjax.mapping.tables import column_shapes, tabulate_sets
 from mohamjax.mapping.wires import EVERY_SIZE
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.kept_programs import kept_jit
 from mohamjax.runtime.struct import cast, take
@@ -90,7 +91,7 @@ class _NestTables:
             The tables with M padded to a power of two, NumPy leaves.
         """
         self._add(mappings, count)
-        most = max(16, 1 << (max(1, int(count.max())) - 1).bit_length())
+        most = power_of_two(int(count.max()), 16)
         at = np.full((*self._shape, most), -1)
         for (u, t, m), row in self._place.items():
             at[u, t, m] = row

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from mohamjax.mapping import Mapping, MappingTables, Wires, stacked_layers, tabulate
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.platforms import accelerated
 from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import cast, shown_briefly
@@ -142,7 +143,7 @@ def evaluated_in_double(
         single = cast(setup.technology, dtype)
         # Numbers of mappings are padded to powers of two, so that few programs are compiled.
         most = mappings.temporal.shape[2]
-        entries = np.minimum(np.arange(max(16, 1 << (most - 1).bit_length())), most - 1)
+        entries = np.minimum(np.arange(power_of_two(most, 16)), most - 1)
         mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
         tables = tabulate(layers, arrays, single, mappings, count)
         chiplets = np.asarray(genes.template).reshape(-1), np.asarray(own.fanout).reshape(-1, levels, 2)

@@ -18,6 +18,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.schedule.timeline import Fixed, Means, State, Steps, Stored, initial, none_left, step
 
 LANES = 16
@@ -109,8 +110,8 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
     resources = fixed.uses.shape[1]
     shared_bits = fixed.bits.size == jobs * words  # one set for all schedules serves the padding too
     # Triton's array sizes are powers of two; nothing runs on the accelerators that are added.
-    rows, columns = _power_of_two(accelerators) - accelerators, -lanes % LANES
-    wide = _power_of_two(words) - words
+    rows, columns = power_of_two(accelerators) - accelerators, -lanes % LANES
+    wide = power_of_two(words) - words
     bits = jnp.pad(fixed.bits.reshape(-1, words), ((0, 0), (0, wide))).reshape(-1)
     if not shared_bits:
         bits = jnp.pad(bits, (0, columns * jobs * (words + wide)))
@@ -162,8 +163,3 @@ def _shaped(shape: tuple[int, ...], dtype: jax.typing.DTypeLike, like: jax.Array
     kind = jax.typeof(like)
     mark = "manual_axis_type" if hasattr(kind, "manual_axis_type") else "vma"  # older JAX has the latter
     return jax.ShapeDtypeStruct(shape, dtype, **{mark: getattr(kind, mark)})
-
-
-def _power_of_two(number: int) -> int:
-    """The least power of two that is not below a number."""
-    return 1 << (number - 1).bit_length()

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.struct import put, record
 from mohamjax.schedule.design import Package
 
@@ -65,7 +66,7 @@ def arrangements(package: Package, chips: int | None = None) -> tuple[Arrangemen
     tables: Any = jax.device_get(package.tables)
     tiles = np.shape(tables.interface_of)[1]
     if chips is not None:
-        tiles = min(tiles, max(_LEAST, 1 << (chips - 1).bit_length()))
+        tiles = min(tiles, power_of_two(chips, _LEAST))
     wide = np.asarray(jax.device_get(package.interface_bandwidth), float)
     trunks = tables.trunks
     bandwidth = wide if trunks is None else np.append(wide, np.full(trunks.shape[2], float(package.link_bandwidth)))

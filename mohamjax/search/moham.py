@@ -24,7 +24,7 @@ from mohamjax.problem.resolved import LIMIT_TOLERANCE
 from mohamjax.problem.space import DesignSpace, Genetics
 from mohamjax.runtime.blocks import DESIGNS, in_blocks, in_fitting_blocks
 from mohamjax.runtime.platforms import by_platform
-from mohamjax.runtime.struct import record, take
+from mohamjax.runtime.struct import record, select, take
 from mohamjax.schedule import Chiplets, Design, TenantReport, report
 from mohamjax.schedule.chiplet_measures import extremes
 from mohamjax.schedule.ensemble import model_reports, over_models
@@ -79,8 +79,7 @@ def _vary(
     for subkey, (operator, rate) in zip(jax.random.split(cross_key, len(crossovers)), crossovers, strict=True):
         coin_key, use_key = jax.random.split(subkey)
         crossed = operator(use_key, a, b, genetics)
-        happens = jax.random.bernoulli(coin_key, rate)
-        a, b = jax.tree.map(lambda new, old, h=happens: jnp.where(h, new, old), crossed, (a, b))
+        a, b = select(jax.random.bernoulli(coin_key, rate), crossed, (a, b))
     # Both children in one batch, so that the mutations are compiled once.
     both = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
     mutate = functools.partial(_mutate, genetics=genetics, rates=rates, genes=genes, per_layer=per_layer)
@@ -114,8 +113,7 @@ def _mutate(
     for subkey, (operator, rate) in zip(jax.random.split(once_key, len(once)), once, strict=True):
         coin_key, use_key = jax.random.split(subkey)
         changed = operator(use_key, design, genetics)
-        happens = jax.random.bernoulli(coin_key, rate)
-        design = jax.tree.map(lambda new, old, h=happens: jnp.where(h, new, old), changed, design)
+        design = select(jax.random.bernoulli(coin_key, rate), changed, design)
     if per_layer:
 
         def of_layer(rate: jax.typing.ArrayLike) -> jax.Array:

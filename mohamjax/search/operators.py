@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from mohamjax.problem.resolved import FREE
 from mohamjax.problem.space import Genetics
+from mohamjax.runtime.struct import select
 from mohamjax.schedule import Design
 
 
@@ -61,11 +62,6 @@ def drop_empty(design: Design, genetics: Genetics) -> Design:
     """The design without chiplets that run no layers, except for fixed ones."""
     used = _used(design, genetics) | (genetics.on_tile >= 0)
     return dataclasses.replace(design, template=jnp.where(used, design.template, -1))
-
-
-def _select(condition: jax.Array, yes: Design, no: Design) -> Design:
-    """`yes` where the scalar condition holds, else `no`."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
 def transformed(design: Design, genetics: Genetics, target: jax.Array) -> jax.Array:
@@ -166,7 +162,7 @@ def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetic
     mended = dataclasses.replace(design, assignment=assignment, mapping=mapping, template=template)
     mended = drop_empty(mended, genetics)
     few = jnp.sum(mended.template >= 0) <= genetics.max_chiplets
-    return _select(jnp.all(home | found | ~real) & few, mended, fallback)
+    return select(jnp.all(home | found | ~real) & few, mended, fallback)
 
 
 # ---------------------------------------------------------------- crossovers
@@ -231,7 +227,7 @@ def _graft(key: jax.Array, own: Design, other: Design, tile: jax.Array, genetics
     mapping = jnp.where(brought, other.mapping, transformed(own, genetics, template[assignment]))
     possible = jnp.all(found | ~homeless)
     grafted = dataclasses.replace(own, assignment=assignment, mapping=jnp.where(real, mapping, 0), template=template)
-    return _select(possible, drop_empty(grafted, genetics), own)
+    return select(possible, drop_empty(grafted, genetics), own)
 
 
 def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
@@ -252,7 +248,7 @@ def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tu
         standing = own.template >= 0
         room = standing[tile] | (jnp.sum(standing) < genetics.max_chiplets)
         grafted = _graft(graft, own, other, tile, genetics)
-        return _select((other.template[tile] >= 0) & room, grafted, mapping_mutation(copy, own, genetics))
+        return select((other.template[tile] >= 0) & room, grafted, mapping_mutation(copy, own, genetics))
 
     return mutually(child, a, b, jax.random.split(graft_key), jax.random.split(copy_key))
 
@@ -331,7 +327,7 @@ def opening_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
     assignment = design.assignment.at[layer].set(tile)
     moved = dataclasses.replace(design, mapping=transformed(design, genetics, opened[assignment]))
     moved = dataclasses.replace(moved, assignment=assignment, template=opened)
-    return _select(room, drop_empty(moved, genetics), design)
+    return select(room, drop_empty(moved, genetics), design)
 
 
 # ---------------------------------------------------------------- mutations of the hardware genome
@@ -386,7 +382,7 @@ def splitting_mutation(key: jax.Array, design: Design, genetics: Genetics) -> De
         assignment=jnp.where(moved, target, design.assignment),
         template=design.template.at[target].set(design.template[source]),
     )
-    return _select(loaded & room, split, design)
+    return select(loaded & room, split, design)
 
 
 def merging_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
@@ -407,7 +403,7 @@ def merging_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
         assignment=assignment,
         mapping=transformed(design, genetics, design.template[assignment]),
     )
-    return _select(pair & able, drop_empty(merged, genetics), design)
+    return select(pair & able, drop_empty(merged, genetics), design)
 
 
 def position_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
@@ -420,7 +416,7 @@ def position_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Des
     seat = jnp.where(tiles == one, two, jnp.where(tiles == two, one, tiles)).astype(jnp.int32)
     assignment = jnp.where(genetics.real, seat[design.assignment], design.assignment)
     swapped = dataclasses.replace(design, assignment=assignment, template=design.template[seat])
-    return _select(pair, swapped, design)
+    return select(pair, swapped, design)
 
 
 def resizing_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
@@ -447,4 +443,4 @@ def template_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Des
     template = design.template.at[tile].set(choice)
     target = jnp.where(there, choice, design.template[design.assignment])
     changed = dataclasses.replace(design, template=template, mapping=transformed(design, genetics, target))
-    return _select(found, changed, design)
+    return select(found, changed, design)

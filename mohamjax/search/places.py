@@ -34,7 +34,7 @@ from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.problem.space import DesignSpace, Genetics
 from mohamjax.runtime.blocks import DESIGNS, in_blocks, in_fitting_blocks
 from mohamjax.runtime.programs import jit_o1_plain_loops
-from mohamjax.runtime.struct import record, take
+from mohamjax.runtime.struct import record, select, take
 from mohamjax.schedule.design import CYCLE_S, Design, Package, chiplets, energy_and_area
 from mohamjax.search.arrangements import Arrangements, arrangements
 from mohamjax.search.config import MohamConfig
@@ -79,7 +79,7 @@ def moved(individual: Planned, move: Move, space: DesignSpace) -> Planned:
     """An individual after a move; valid where the individual is, and the target may run the source's layers."""
     genetics = space.genetics
     kept = merged(individual, move.source, move.target, move.weight, genetics, space.plans)
-    one = jax.tree.map(lambda a, b: jnp.where(move.source >= 0, a, b), kept, individual)
+    one = select(move.source >= 0, kept, individual)
     standing = one.design.template >= 0
     tile_of = jnp.argsort(~standing, stable=True).astype(jnp.int32)
     own = jnp.arange(tile_of.shape[0]) < jnp.sum(standing)

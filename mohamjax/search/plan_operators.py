@@ -17,7 +17,7 @@ from mohamjax.problem.plan_tables import LEAST, PlanTables
 from mohamjax.problem.resolved import FREE
 from mohamjax.problem.space import Genetics
 from mohamjax.runtime.draws import Draws
-from mohamjax.runtime.struct import record
+from mohamjax.runtime.struct import record, select
 from mohamjax.schedule import Design
 from mohamjax.search.operators import drop_empty, scheduling_mutation, spliced
 from mohamjax.search.plans import Plan, Planned, fitting, used_sizes
@@ -394,7 +394,7 @@ def _rearranged(
     can = takers(individual.design, first, genetics)
     target = jnp.argmax(jnp.where(can, draws.uniform(tiles), -1.0)).astype(jnp.int32)
     kept = merged(individual, first, target, draws.below(tables.fits.shape[1]), genetics, tables)
-    one = jax.tree.map(lambda a, b: jnp.where(merges & jnp.any(can), a, b), kept, individual)
+    one = select(merges & jnp.any(can), kept, individual)
     return exchanged(one, goes, genetics), exchanges | merges
 
 
@@ -476,5 +476,4 @@ def adjustment(
         weight=jnp.where(opens, new_weight, plan.weight),
     )
     rearranged, rearranges = _rearranged(draws, individual, genetics, tables, rates)
-    adjusted = Planned(plan=plan, design=changed)
-    return jax.tree.map(lambda a, b: jnp.where(rearranges, a, b), rearranged, adjusted)
+    return select(rearranges, rearranged, Planned(plan=plan, design=changed))

@@ -22,6 +22,7 @@ from jax import lax
 from jax.scipy.stats import norm
 
 from mohamjax import emo
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.struct import record
 
 RULES = ("uul", "pareto", "champion")
@@ -33,7 +34,7 @@ def padded(rows: np.ndarray, fill: float) -> np.ndarray:
 
     So a growing history compiles few programs.
     """
-    spare = max(64, 1 << (len(rows) - 1).bit_length()) - len(rows)
+    spare = power_of_two(len(rows), 64) - len(rows)
     return np.concatenate([rows, np.full((spare, *rows.shape[1:]), fill, rows.dtype)])
 
 

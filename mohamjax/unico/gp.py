@@ -33,7 +33,7 @@ from jax.scipy.stats import norm
 from scipy.stats import f as f_distribution
 
 from mohamjax.runtime.platforms import product
-from mohamjax.runtime.struct import record
+from mohamjax.runtime.struct import record, select
 
 BUCKETS = (64, 128, 256, 512)
 NUGGET = 1e-4  # least noise variance in standardised units; with 1e-5 float32 loses the factorisation at 500 rows
@@ -274,7 +274,7 @@ def fit(
             value, gradient = loss(at, x, mask, t)
             gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0), gradient)
             better = value < best  # false for NaN: hyper-parameters whose covariance has no factor are never kept
-            best_at = jax.tree.map(lambda new, old: jnp.where(better, new, old), at, best_at)
+            best_at = select(better, at, best_at)
             updates, moments = optimiser.update(gradient, moments)
             return (jax.tree.map(jnp.add, at, updates), moments, jnp.where(better, value, best), best_at), None
 

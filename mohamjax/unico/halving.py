@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from mohamjax.runtime.blocks import power_of_two
+
 MOST_PERCENT = 50
 """Largest share of those alive that the area can choose [%]: half of them go on."""
 
@@ -104,7 +106,7 @@ class Bracket:
         for j in range(self.rounds):
             budget = self.first << j
             survivors, by_area = seats(alive, self.area_percent) if j < self.rounds - 1 else (alive, 0)
-            width = 1 << (alive - 1).bit_length()
+            width = power_of_two(alive)
             plan.append(Round(alive, width, budget, budget - before, survivors, by_area))
             alive, before = survivors, budget
         return tuple(plan)

@@ -27,7 +27,7 @@ from mohamjax.mapping import Counting, Mapping, area, count_accesses, cycles, en
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, sample
 from mohamjax.runtime.programs import jit_o1
-from mohamjax.runtime.struct import record, take
+from mohamjax.runtime.struct import record, select, take
 from mohamjax.schedule.evaluation_arrays import package_arrays
 from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.robustness import Tail, tail_init, tail_update
@@ -402,7 +402,7 @@ def advance(points: Points, state: LaneState, networks: Networks, count: jax.Arr
         """Mappings that a lane evaluates next: the random population in generation 0, offspring later."""
         own = jax.random.fold_in(key, search.generation + 1)
         asked = loop.ask(search, own, space=space, rates=networks.rates)
-        return jax.tree.map(lambda new, old: jnp.where(search.generation == 0, old, new), asked, search.genes)
+        return select(search.generation == 0, search.genes, asked)
 
     def survived(search: emo.NSGA2State, genes: MappingGenes, merits: jax.Array) -> emo.NSGA2State:
         again = _repeated(merits, search.objectives[:, 0])
@@ -427,14 +427,14 @@ def advance(points: Points, state: LaneState, networks: Networks, count: jax.Arr
         new = jax.tree.map(lambda x: pick(x, best), (asked, *found, merits))
         old = _flat((state.lane.genes, state.lane.latency, state.lane.energy, state.merit))
         better = new[3] < old[3]
-        new = jax.tree.map(lambda a, b: jnp.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)
+        new = select(better, new, old)
         genes, latency, spent, merit = _of_points(new, number)
         own = Incumbents(genes=genes, latency=latency, energy=spent)
 
         # Better mappings of single layers can still make the networks' merit worse; then the old set stays.
         score = _merit(totals(own.latency, networks.repeat), totals(own.energy, networks.repeat), config)
         gains = score < state.score
-        chosen = jax.tree.map(lambda a, b: jnp.where(gains.reshape(-1, *[1] * (a.ndim - 1)), a, b), own, state.network)
+        chosen = select(gains, own, state.network)
         at = jnp.arange(number), state.generation
         # Sample n of the networks takes member n of every layer; the layer's best replaces an invalid member.
         members = _of_points(found, number)
