@@ -86,16 +86,19 @@ def _rank_peel(f: jax.Array) -> jax.Array:
     words = -(-n // _WORD)
     # Padded rows are +inf and therefore dominate nothing.
     padded = jnp.pad(f, ((0, words * _WORD - n), (0, 0)), constant_values=jnp.inf).reshape(words, _WORD, m)
-    dominators = jnp.zeros((words, n), jnp.uint32)
-    for q in range(_WORD):  # unrolled into one fused pass that never holds the matrix of bools
+    shifts = jnp.arange(_WORD, dtype=jnp.uint32)
+
+    def mark(dominators: jax.Array, bit: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        rows, shift = bit
         none_larger = jnp.ones((words, n), bool)
         some_smaller = jnp.zeros((words, n), bool)
         for k in range(m):
-            none_larger &= padded[:, q, k, None] <= f[None, :, k]
-            some_smaller |= padded[:, q, k, None] < f[None, :, k]
-        dominators |= jnp.where(none_larger & some_smaller, jnp.uint32(1 << q), jnp.uint32(0))
+            none_larger &= rows[:, k, None] <= f[None, :, k]
+            some_smaller |= rows[:, k, None] < f[None, :, k]
+        return dominators | (none_larger & some_smaller).astype(jnp.uint32) << shift, None
 
-    shifts = jnp.arange(_WORD, dtype=jnp.uint32)
+    # Bit by bit, so that the matrix of bools never exists.
+    dominators, _ = lax.scan(mark, jnp.zeros((words, n), jnp.uint32), (jnp.moveaxis(padded, 1, 0), shifts))
 
     def pack(alive: jax.Array) -> jax.Array:
         bits = jnp.pad(alive, (0, words * _WORD - n)).reshape(words, _WORD).astype(jnp.uint32)

@@ -365,10 +365,11 @@ def _wire_energy(
     base: Machine, technology: Technology, area: jax.Array, mac_area: jax.Array, fanout: jax.Array
 ) -> jax.Array:
     """`[L]` pJ per word and hop: a wire is as long as the side of a child's tile, a square of all below the level."""
-    tile, widths = mac_area, []
-    for i in range(area.shape[0]):
-        # Below a MAC without area there may be nothing: a square root has no derivative at 0.
-        widths.append(jnp.where(tile > 0, jnp.sqrt(jnp.where(tile > 0, tile, 1)), 0))
-        tile = area[i] + fanout[i, 0] * fanout[i, 1] * tile
+    tiles, children = [mac_area], jnp.prod(fanout, axis=1)
+    for own, count in zip(area[:-1], children[:-1], strict=True):
+        tiles.append(own + count * tiles[-1])
+    tile = jnp.stack(tiles)
+    # Below a MAC without area there may be nothing: a square root has no derivative at 0.
+    widths = jnp.where(tile > 0, jnp.sqrt(jnp.where(tile > 0, tile, 1)), 0)
     um_per_mm = 1000
-    return jnp.stack(widths) / um_per_mm * base.word_bits * technology.wire[0]
+    return widths / um_per_mm * base.word_bits * technology.wire[0]

@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.runtime.platforms import short_scan
+
 COSTS = ("read energy [pJ]", "write energy [pJ]", "area [um^2]")
 """Quantities of `SramCurves.costs`; energies per access."""
 
@@ -211,21 +213,19 @@ def sram_lookup(
     x = jnp.log2(jnp.minimum(rows, 2.0 ** (_LAST - 1)))
     flat, table = knots.reshape(-1), figures.reshape(-1, figures.shape[-1])
     column = jnp.clip(ports - 1, 0, 1) * count + j
+    start = jnp.stack([column, column + 1]) * (last + 1)  # of the neighbouring widths' curves
+    steps = jnp.asarray([1 << bit for bit in reversed(range(last.bit_length()))], jnp.int32)
 
-    def along(start: jax.Array) -> jax.Array:
+    def halve(i: jax.Array, step: jax.Array) -> tuple[jax.Array, None]:
         # Padding is infinite, so that the last knot is never passed.
-        i = jnp.zeros_like(start)
-        step = 1 << (last.bit_length() - 1)
-        while step:
-            ahead = jnp.minimum(i + step, last)
-            i = jnp.where(flat[start + ahead] <= x, ahead, i)
-            step //= 2
-        at = start + i
-        left = flat[at]
-        u = ((x - left) / (flat[at + 1] - left))[..., None]
-        return (1 - u) * table[at] + u * table[at + 1]
+        ahead = jnp.minimum(i + step, last)
+        return jnp.where(flat[start + ahead] <= x, ahead, i), None
 
-    low, high = along(column * (last + 1)), along((column + 1) * (last + 1))
+    i, _ = short_scan(halve, jnp.zeros_like(start), steps)
+    at = start + i
+    left = flat[at]
+    u = ((x - left) / (flat[at + 1] - left))[..., None]
+    low, high = (1 - u) * table[at] + u * table[at + 1]
     found = low + v * (high - low) + beyond
     if not energies:
         return found

@@ -239,7 +239,10 @@ def sram_times(
     table = cast(technology, jnp.float32)
     sizes = jnp.broadcast_arrays(jnp.float32(depth), jnp.float32(width), jnp.int32(ports))
     curves = table.sram_standby[..., 1:], table.sram_rows, table.sram_widths
-    return np.exp2(sram_lookup(curves, *sizes, wider=0))
+    return np.exp2(_lookup_times(curves, *sizes))
+
+
+_lookup_times = jax.jit(functools.partial(sram_lookup, wider=0))
 
 
 def packaged_technologies() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from jax import lax
 
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANT, C, G, I, N, O, P, Q, R, S, W
 from mohamjax.mapping.nest import LayerArrays
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.platforms import short_scan
 from mohamjax.runtime.struct import record
 
@@ -27,7 +28,7 @@ MAX_CHILDREN = 256
 
 def table_room(children: float) -> int:
     """Room of the tables for levels of so many children: a power of two, so that few sizes are ever compiled."""
-    return max(MAX_CHILDREN, 1 << (max(int(children), 1) - 1).bit_length())
+    return power_of_two(int(children), MAX_CHILDREN)
 
 
 def room_for(spatial: npt.ArrayLike, most: npt.ArrayLike) -> int:
@@ -176,9 +177,11 @@ def multicast_classes(spread, axes, most):
     Returns:
         `[most, ...]` float.
     """
-    by_length = [
-        [axis.chains(m) - 2 * axis.chains(m + 1) + axis.chains(m + 2) for m in range(1, most + 1)] for axis in axes
-    ]
+    lengths = jnp.arange(1, most + 3).reshape((-1,) + (1,) * (spread.ndim - 1))
+    by_length = []
+    for axis in axes:
+        chains = axis.chains(lengths.astype(spread.dtype))
+        by_length.append(chains[:-2] - 2 * chains[1:-1] + chains[2:])
     sizes = [
         sum(by_length[0][a - 1] * by_length[1][m // a - 1] for a in range(1, m + 1) if m % a == 0)
         for m in range(1, most + 1)
