@@ -191,11 +191,14 @@ def multicast_classes(spread, axes, most):
 
 def _strides(order, spatial):
     """Change of a child's number per step along each dimension: `[D, ...]` each for X and Y loops."""
+    dims = np.arange(len(ALL)).reshape((-1,) + (1,) * (order.ndim - 2))
     strides = []
     for axis in range(2):
-        rank = [sum(jnp.where(order[axis, j] == d, j, 0) for j in ALL) for d in ALL]
-        inner = [product_over([jnp.where(rank[o] < rank[d], spatial[axis, o], 1) for o in ALL]) for d in ALL]
-        strides.append(jnp.stack(inner))
+        stride, found = jnp.ones_like(spatial[axis, 0]), jnp.ones_like(spatial[axis])
+        for dim, bound in zip(order[axis], by_slot(order[axis], spatial[axis]), strict=True):
+            found = jnp.where(dims == dim, stride, found)
+            stride = stride * bound
+        strides.append(found)
     return strides[0], strides[1]
 
 
@@ -517,14 +520,11 @@ def hop_sums(order, spatial, fanout, axes, size, grid=True):
         def next_level(state):
             hops, pending = state
             chosen = pending & (index == jnp.argmax(pending, axis=0))
+            picked = chosen | (~jnp.any(pending, axis=0) & (index == levels - 1))
 
             def pick(x):
                 """The chosen level of `[..., L, batch]`, the last one where none is pending."""
-                axis = x.ndim - pending.ndim
-                out = lax.index_in_dim(x, levels - 1, axis, keepdims=False)
-                for i in range(levels):
-                    out = jnp.where(chosen[i], lax.index_in_dim(x, i, axis, keepdims=False), out)
-                return out
+                return jnp.sum(jnp.where(picked, x, 0), axis=x.ndim - pending.ndim)
 
             level_axes = jax.tree.map(lambda x: pick(jnp.broadcast_to(x, pending.shape)), axes)
             found = count(pick(order), pick(spatial), pick(fanout), level_axes)
