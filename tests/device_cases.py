@@ -147,11 +147,13 @@ def tables_of_files():
     return written[0] == written[1]
 
 
-def mapped(devices):
+def mapped(devices, descends=True):
     """Objectives of the mappings of four problems, and of those that a descent from two copies of each finds."""
     own = mj.DesignProblem(problem().application, ("simba", "eyeriss"), mj.Package(max_tiles=2))
     sizes = MapperConfig(population=8, generations=2, immigrants=2, descent=2, archive=8, entries=6, block=1)
     first = mj.map_layers(own, config=sizes, devices=devices)
+    if not descends:
+        return first.objectives
     given = {
         (int(u), int(t)): [take(take(first.mapping, (u, t)), m) for m in range(first.count[u, t])] * 2
         for u, t in np.argwhere(first.count > 0)
@@ -223,7 +225,7 @@ def pair():
         searched("all", checkpoint=path, listener=Dies())
         raise AssertionError("it should be dead")
     found = searched("all", checkpoint=path, resume=True)
-    np.save(FOLDER / f"mapped-{jax.process_index()}.npy", mapped("all"))
+    np.save(FOLDER / f"mapped-{jax.process_index()}.npy", mapped("all", descends=False))
     if jax.process_index() == 0:
         np.save(FOLDER / "pair.npy", found.front.objectives)
     jax.distributed.shutdown()

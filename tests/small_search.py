@@ -8,6 +8,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from mohamjax.cli import main
+from mohamjax.emo import loop
 from mohamjax.io import checkpoint as checkpoints
 
 SIZES = ["--population", "32", "--generations", "12"]
@@ -42,6 +43,11 @@ def small_network(path, width):
 
 def search(networks, out, *more):
     return main(["search", *networks, "--budget", "tiny", "--out", str(out), *SIZES, *more])
+
+
+def compiled_generations():
+    """Number of programs of generations that this process has."""
+    return sum(f._cache_size() for f in (loop.generations, loop.light_generations, loop.lightest_generations))
 
 
 def table(path):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_search import compiled_generations
 
-from mohamjax.emo.loop import light_generations
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
 from mohamjax.io import CheckpointFile, mapping_cache
 from mohamjax.mapper.blocks import BlockSearch
@@ -408,7 +408,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
             said.append(text)
 
     result, arrays, rows = searched(application, tmp_path / "whole", listener=Told())
-    compiled = light_generations._cache_size()
+    compiled = compiled_generations()
     assert sum("mapping again" in text for text in said) == 3 and len(rows) == 7 + 2 + 1
     assert len(result.front.reports.objectives) > 3
 
@@ -445,7 +445,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
     assert stopped.interrupted and len(stopped.history) == 7
     equal(searched(application, tmp_path / "within", resume=True))
     assert len(calls) == 4
-    assert light_generations._cache_size() == compiled, "a round or a resumed search compiled the generation again"
+    assert compiled_generations() == compiled, "a round or a resumed search compiled the generation again"
     # A search that asks for fewer generations, and so for fewer rounds, ends with what it has.
     shorter, _, kept = searched(application, tmp_path / "within", resume=True, generations=2)
     assert kept == rows and same(result.tables, shorter.tables)

@@ -34,6 +34,7 @@ from mohamjax.emo.loop import (
     Spread,
     generations,
     light_generations,
+    lightest_generations,
     start,
 )
 from mohamjax.errors import InputError
@@ -50,21 +51,26 @@ from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plans import Plan, Planned, decode, plan_of
 from mohamjax.search.remap import Remapper
 
+_FEW = 1_000
+"""A search that evaluates no more designs than this has its generations compiled in the shortest time."""
+
 _LONG = 250_000
 """A search that evaluates more designs than this has its generations compiled for speed."""
 
 
 def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:
-    """The program of a search's generations: a fast one for long searches, else one that compiles sooner.
+    """The program of a search's generations: the longer the search, the faster and the longer to compile.
 
     Args:
         config: settings.
         devices: on which it runs; None for JAX's default device.
     """
-    light = config.generations * config.candidates <= _LONG
+    designs = config.generations * config.candidates
     if devices is not None:
-        return SpreadGenerations(devices, config.islands, light=light)
-    return light_generations if light else generations
+        return SpreadGenerations(devices, config.islands, light=designs <= _LONG)
+    if designs <= _FEW:
+        return lightest_generations
+    return light_generations if designs <= _LONG else generations
 
 
 def program_of(config: MohamConfig, problem: Problem, devices: Devices | None) -> Callable[..., Any]:
