@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from mohamjax import emo
 from mohamjax.emo.loop import Problem
 from mohamjax.problem.space import DesignSpace
-from mohamjax.runtime.struct import take
+from mohamjax.runtime.struct import select, take
 from mohamjax.schedule import Design
 from mohamjax.search import operators
 from mohamjax.search.config import MohamConfig, Rates
@@ -137,7 +137,7 @@ def _plain_vary(key: jax.Array, a: Design, b: Design, space: DesignSpace, rates:
             mapping=jnp.where(early, own.mapping, other.mapping),
             template=jnp.where(west, own.template, other.template),
         )
-        mixed = jax.tree.map(lambda new, old: jnp.where(crosses, new, old), mixed, own)
+        mixed = select(crosses, mixed, own)
         fresh = genetics.orders[jax.random.randint(pick_key, (), 0, genetics.orders.shape[0])]
         mixed = Design(
             order=jnp.where(jax.random.bernoulli(order_key, 1.0 / layers), fresh, mixed.order),

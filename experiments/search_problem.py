@@ -27,6 +27,7 @@ from mohamjax.mapper import LayerMapper
 from mohamjax.mapping import MappingTables
 from mohamjax.problem import DesignProblem, DesignSpace, search_keys
 from mohamjax.problem.plan_tables import WEIGHTS, plan_tables
+from mohamjax.runtime.blocks import power_of_two
 from mohamjax.schedule import Design, isolated_cycles
 from mohamjax.search import (
     BUDGETS,
@@ -99,7 +100,7 @@ def merit(objectives: jax.typing.ArrayLike, space: DesignSpace) -> float:
         front = front[np.isfinite(front).all(axis=1)]
         scaled = np.maximum(np.log(front / ideal) / np.log(reference / ideal), 0.0)
         # Padded, so that few sizes are compiled.
-        room = max(64, 1 << (len(scaled) - 1).bit_length()) if len(scaled) else 64
+        room = power_of_two(len(scaled), 64)
         padded = np.concatenate([scaled, np.full((room - len(scaled), 3), np.inf)])
         return float(hypervolume(padded, np.ones(3)))
 

@@ -148,7 +148,7 @@ def tables_of_files():
 
 
 def mapped(devices, descends=True):
-    """Objectives of the mappings of four problems, and of those that a descent from two copies of each finds."""
+    """Objectives of the mappings of four problems, and of those that a descent (if wanted) finds from two copies."""
     own = mj.DesignProblem(problem().application, ("simba", "eyeriss"), mj.Package(max_tiles=2))
     sizes = MapperConfig(population=8, generations=2, immigrants=2, descent=2, archive=8, entries=6, block=1)
     first = mj.map_layers(own, config=sizes, devices=devices)

@@ -164,6 +164,9 @@ def test_values_without_a_logarithm_are_said(given):
     never = mj.Limit("x", lambda report: report.objectives[0] * jnp.nan, 1)
     with pytest.raises(InputError, match=r"limits\.own\.x: its function gave NaN for all of the"):
         mj.search(*given, "tiny", limits=never, **small)
+    nothing = mj.Objective("x", lambda report: report.objectives[0] * jnp.nan, (1, 2))
+    with pytest.raises(InputError, match="own:x is nan for"):
+        mj.search(*given, "tiny", objectives=("latency", nothing), **small)
     below = mj.Objective("x", lambda report: -report.objectives[0] - 1, (1, 2))
     with pytest.raises(InputError, match=r"own:x is -1\..*log axes.*offset"):
         mj.search(*given, "tiny", objectives=("latency", below), **small)

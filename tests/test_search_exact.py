@@ -57,13 +57,15 @@ def test_the_instance_is_worth_searching(instances, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", INSTANCES)
-def test_the_search_finds_the_front_from_ten_seeds(instances, name):
+@pytest.mark.parametrize(
+    ("name", "genes"), [*((name, "plans") for name in INSTANCES), (next(iter(INSTANCES)), "layers")]
+)
+def test_the_search_finds_the_front_from_ten_seeds(instances, name, genes):
     """With the default rates; the seeds are islands of one run."""
     space, designs, front = instances[name]
     evaluations = (CONFIG.generations + 1) * (CONFIG.population + CONFIG.immigrant_count)
     assert evaluations < len(designs.template) / 2
-    search_for(front, space, CONFIG)
+    search_for(front, space, dataclasses.replace(CONFIG, genes=genes))
 
 
 DEADLINES = (0.55, 0.6)

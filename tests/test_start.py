@@ -17,7 +17,7 @@ import mohamjax as mj
 from mohamjax import benchmark
 from mohamjax.cli import main
 from mohamjax.cli.bench import bench_lines
-from mohamjax.emo.loop import light_generations
+from mohamjax.emo.loop import lightest_generations
 from mohamjax.errors import InputError
 from mohamjax.hardware import fits
 from mohamjax.mapper import LayerMapper, MapperProgress
@@ -30,7 +30,7 @@ from mohamjax.workload import load_scenario
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LARGE = {
-    "light_generations": [generations],
+    "lightest_generations": [generations],
     "opening": [generations],
     "decode_all": [finish],
     "_neighbours": [finish],
@@ -292,7 +292,7 @@ def test_a_cache_that_cannot_be_made_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_bench_measures_every_population(networks, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(benchmark, "generations", light_generations)  # the program that other tests have compiled
+    monkeypatch.setattr(benchmark, "generations", lightest_generations)  # the program that other tests have compiled
     out = tmp_path / "bench.json"
     command = ["bench", networks[0], "--populations", "32", "--repeats", "1", "--out", str(out)]
     assert main([*command, "--json"]) == 0

@@ -337,10 +337,10 @@ def generations(
 
 
 light_generations = jit_o1_plain_loops(inspect.unwrap(generations), static_argnames=("course",))
-"""`generations` that compiles in two fifths of the time and runs slower by up to two thirds: for all but long runs."""
+"""`generations` that compiles in two fifths of the time and takes up to five thirds as long to run."""
 
 lightest_generations = jit_o0_plain_loops(inspect.unwrap(generations), static_argnames=("course",))
-"""`generations` that compiles in half the time of `light_generations` and runs up to five times slower."""
+"""`generations` that compiles in half the time of `light_generations` and takes up to five times as long to run."""
 
 
 def _migrated(population: emo.NSGA2State[Genes], candidates: Genes, spread: Spread | None) -> Genes:

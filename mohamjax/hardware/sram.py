@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.runtime.blocks import varying
 from mohamjax.runtime.platforms import short_scan
 
 COSTS = ("read energy [pJ]", "write energy [pJ]", "area [um^2]")
@@ -221,7 +222,7 @@ def sram_lookup(
         ahead = jnp.minimum(i + step, last)
         return jnp.where(flat[start + ahead] <= x, ahead, i), None
 
-    i, _ = short_scan(halve, jnp.zeros_like(start), steps)
+    i, _ = short_scan(halve, varying(jnp.zeros_like(start), x), steps)
     at = start + i
     left = flat[at]
     u = ((x - left) / (flat[at + 1] - left))[..., None]

@@ -524,7 +524,7 @@ def hop_sums(order, spatial, fanout, axes, size, grid=True):
 
             def pick(x):
                 """The chosen level of `[..., L, batch]`, the last one where none is pending."""
-                return jnp.sum(jnp.where(picked, x, 0), axis=x.ndim - pending.ndim)
+                return jnp.sum(jnp.where(picked, x, 0), axis=x.ndim - pending.ndim, dtype=x.dtype)
 
             level_axes = jax.tree.map(lambda x: pick(jnp.broadcast_to(x, pending.shape)), axes)
             found = count(pick(order), pick(spatial), pick(fanout), level_axes)

@@ -23,7 +23,7 @@ WIDE = 1 << 17
 
 
 def power_of_two(number: int, least: int = 1) -> int:
-    """The least power of two that is not below a number: arrays of few sizes need few programs.
+    """The least power of two that is below neither a number nor `least`: arrays of few sizes need few programs.
 
     Args:
         number: any size.

@@ -52,25 +52,24 @@ from mohamjax.search.plans import Plan, Planned, decode, plan_of
 from mohamjax.search.remap import Remapper
 
 _FEW = 1_000
-"""A search that evaluates no more designs than this has its generations compiled in the shortest time."""
+"""A search whose generations evaluate no more designs than this has them compiled in the shortest time."""
 
 _LONG = 250_000
-"""A search that evaluates more designs than this has its generations compiled for speed."""
+"""A search whose generations evaluate more designs than this has them compiled for speed."""
 
 
 def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:
-    """The program of a search's generations: the longer the search, the faster and the longer to compile.
+    """The program of a search's generations: longer searches have one that runs faster and takes longer to compile.
 
     Args:
         config: settings.
         devices: on which it runs; None for JAX's default device.
     """
-    designs = config.generations * config.candidates
+    designs = (config.generations + 1) * config.candidates
+    effort = (designs > _FEW) + (designs > _LONG)
     if devices is not None:
-        return SpreadGenerations(devices, config.islands, light=designs <= _LONG)
-    if designs <= _FEW:
-        return lightest_generations
-    return light_generations if designs <= _LONG else generations
+        return SpreadGenerations(devices, config.islands, effort)
+    return (lightest_generations, light_generations, generations)[effort]
 
 
 def program_of(config: MohamConfig, problem: Problem, devices: Devices | None) -> Callable[..., Any]:
@@ -489,16 +488,16 @@ class SpreadGenerations:
     States may lie anywhere; those that it returns lie on the devices (`Devices.whole` fetches them).
     """
 
-    def __init__(self, devices: Devices, islands: int, *, light: bool) -> None:
+    def __init__(self, devices: Devices, islands: int, effort: int) -> None:
         """Chooses the program.
 
         Args:
             devices: where it runs.
             islands: of the search.
-            light: compile it as `loop.light_generations`.
+            effort: of the compiler, 0 to 2: as `loop.lightest_generations`, `light_generations` or `generations`.
         """
         self._devices, self._split = devices, islands > 1
-        self._program = spread_program(devices.mesh, self._split, light)
+        self._program = spread_program(devices.mesh, self._split, effort)
         self._space: tuple[Any, Any] = None, None
 
     def __call__(
@@ -513,13 +512,13 @@ class SpreadGenerations:
 
 
 @functools.cache
-def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
+def spread_program(mesh: Mesh, islands: bool, effort: int) -> Any:
     """`loop.generations` under `jax.shard_map`, jitted.
 
     Args:
         mesh: with the axis `devices.AXIS`.
         islands: whether the state is split along its leading axis; else every device has a copy.
-        light: compile it as `loop.light_generations`.
+        effort: see `SpreadGenerations`.
     """
     spread = Spread(axis=AXIS, devices=mesh.size, islands=islands)
     state, whole = PartitionSpec(AXIS) if islands else PartitionSpec(), PartitionSpec()
@@ -538,5 +537,5 @@ def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
         )
         return mapped(state_, space, rates, count, counted)
 
-    jit = jit_o1_plain_loops if light else jax.jit
+    jit: Any = (jit_o0_plain_loops, jit_o1_plain_loops, jax.jit)[effort]
     return jit(over, static_argnames=("course",))
