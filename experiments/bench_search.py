@@ -2,13 +2,14 @@
 
 A whole generation is selection, variation, evaluation, ranking, survival and the archive, as in `search.Generations`.
 Its rate is the candidates of a call over its seconds, the median of all calls after the first two; compile time is
-listed separately. The program is that of searches of more than 250,000 designs; shorter ones, but for the shortest, run one
-that compiles in two fifths of the time and takes up to two thirds longer. Every figure comes from a process of its own,
-which also reports its peak memory. With `--against` each process is followed by one of the other checkout, `--repeats` times, and
-the ratio is the median over the pairs. For this checkout, the time of breeding (tournament, operators, decoding),
-evaluation, and survival (ranking, hypervolume, archive), each compiled by itself, is given in percent of their sum. The
-script asserts that another key, other rates and other designs compile nothing again. Each checkout makes its own
-mapping tables, with the budget `tiny` and seed 0.
+listed separately. The program is that of searches of more than 250,000 designs; shorter ones, but for the shortest,
+run one that compiles in two fifths of the time and takes up to two thirds longer. Every figure comes from a process
+of its own, which also reports its peak memory. With `--against` each process is followed by one of the other
+checkout, `--repeats` times, and the ratio is the median over the pairs. For this checkout, the time of breeding
+(tournament, operators, decoding), evaluation, and survival (ranking, hypervolume, archive), each compiled by itself,
+is given in percent of their sum. The script asserts that another key, other rates and other designs compile nothing
+again. Each checkout makes its own mapping
+tables, with the budget `tiny` and seed 0.
 
     python experiments/bench_search.py --scenarios ar-vr,edge --populations 256,1024,16384 --against ../before
 """
