@@ -8,8 +8,7 @@ of its own, which also reports its peak memory. With `--against` each process is
 checkout, `--repeats` times, and the ratio is the median over the pairs. For this checkout, the time of breeding
 (tournament, operators, decoding), evaluation, and survival (ranking, hypervolume, archive), each compiled by itself,
 is given in percent of their sum. The script asserts that another key, other rates and other designs compile nothing
-again. Each checkout makes its own mapping
-tables, with the budget `tiny` and seed 0.
+again. Each checkout makes its own mapping tables, with the budget `tiny` and seed 0.
 
     python experiments/bench_search.py --scenarios ar-vr,edge --populations 256,1024,16384 --against ../before
 """
