@@ -3,6 +3,7 @@
 import gc
 import pathlib
 import signal
+import time
 
 import quick_programs
 
@@ -15,6 +16,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from small_search import search, small_network  # noqa: E402
 
+_STARTED = time.monotonic()
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -50,6 +52,18 @@ def results(networks, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     assert search(networks, folder) == 0
     return folder
+
+
+def pytest_addoption(parser):
+    told = "skip tests that would begin later than so many minutes after the start; CI on a slow machine needs it"
+    parser.addoption("--minutes", type=float, default=float("inf"), help=told)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skips a test for which no time is left, before its fixtures are made."""
+    if time.monotonic() - _STARTED > 60 * item.config.getoption("--minutes"):
+        pytest.skip("no time is left (--minutes)")
 
 
 def pytest_configure():
