@@ -228,7 +228,7 @@ def test_the_command_writes_the_last_population_and_the_archive_beside_it(networ
     for point in front:
         assert (archive <= point * (1 + 1e-9)).all(axis=1).any()
     # A search that writes no archive removes the old one.
-    assert search(networks, tmp_path / "a", "--no-figures") == 0
+    assert search(networks, tmp_path / "a", "--preset", "paper", "--no-figures") == 0
     assert not (tmp_path / "a" / "archive.csv").exists()
 
 

@@ -217,13 +217,12 @@ def sram_lookup(
     start = jnp.stack([column, column + 1]) * (last + 1)  # of the neighbouring widths' curves
     steps = jnp.asarray([1 << bit for bit in reversed(range(last.bit_length()))], jnp.int32)
 
-    def halve(i: jax.Array, step: jax.Array) -> tuple[jax.Array, None]:
+    def halve(at: jax.Array, step: jax.Array) -> tuple[jax.Array, None]:
         # Padding is infinite, so that the last knot is never passed.
-        ahead = jnp.minimum(i + step, last)
-        return jnp.where(flat[start + ahead] <= x, ahead, i), None
+        ahead = jnp.minimum(at + step, start + last)
+        return jnp.where(flat[ahead] <= x, ahead, at), None
 
-    i, _ = short_scan(halve, varying(jnp.zeros_like(start), x), steps)
-    at = start + i
+    at, _ = short_scan(halve, varying(start, x), steps)
     left = flat[at]
     u = ((x - left) / (flat[at + 1] - left))[..., None]
     low, high = (1 - u) * table[at] + u * table[at + 1]

@@ -189,15 +189,23 @@ def multicast_classes(spread, axes, most):
     return jnp.stack(sizes) * product_over(spread, (G, N, C))
 
 
+def _bounds_and_strides(order, spatial):
+    """Bounds `[D, ...]` of the loops along one axis, innermost first, and a list of how far apart their children stand."""
+    bounds, stride, strides = by_slot(order, spatial), jnp.ones_like(spatial[0]), []
+    for bound in bounds:
+        strides.append(stride)
+        stride = stride * bound
+    return bounds, strides
+
+
 def _strides(order, spatial):
     """Change of a child's number per step along each dimension: `[D, ...]` each for X and Y loops."""
     dims = np.arange(len(ALL)).reshape((-1,) + (1,) * (order.ndim - 2))
     strides = []
     for axis in range(2):
-        stride, found = jnp.ones_like(spatial[axis, 0]), jnp.ones_like(spatial[axis])
-        for dim, bound in zip(order[axis], by_slot(order[axis], spatial[axis]), strict=True):
+        found = jnp.ones_like(spatial[axis])
+        for dim, stride in zip(order[axis], _bounds_and_strides(order[axis], spatial[axis])[1], strict=True):
             found = jnp.where(dims == dim, stride, found)
-            stride = stride * bound
         strides.append(found)
     return strides[0], strides[1]
 
@@ -298,10 +306,7 @@ def _loops_along(order, spatial):
         (moves `[D, V, ...]` bool, bound `[D, ...]`, stride `[D, ...]`), stacked as inputs of a scan, which are computed
         once; otherwise XLA would repeat the selections of `by_slot` in each of their many readers.
     """
-    bounds, stride, strides = by_slot(order, spatial), jnp.ones_like(spatial[0]), []
-    for bound in bounds:
-        strides.append(stride)
-        stride = stride * bound
+    bounds, strides = _bounds_and_strides(order, spatial)
     return jnp.moveaxis(are_relevant(order), 0, 1), bounds, jnp.stack(strides)
 
 

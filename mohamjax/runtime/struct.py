@@ -118,8 +118,8 @@ def select(condition: jax.Array | np.ndarray, yes: T, no: T) -> T:
     """
 
     def one(chosen: jax.Array, other: jax.Array) -> jax.Array:
-        rows = condition.reshape(*condition.shape, *[1] * (chosen.ndim - condition.ndim))
-        return jnp.where(rows if condition.ndim else condition, chosen, other)
+        more = chosen.ndim - condition.ndim if condition.ndim else 0
+        return jnp.where(condition.reshape(*condition.shape, *[1] * more) if more else condition, chosen, other)
 
     return jax.tree.map(one, yes, no)
 
