@@ -190,7 +190,7 @@ def multicast_classes(spread, axes, most):
 
 
 def _bounds_and_strides(order, spatial):
-    """Bounds `[D, ...]` of the loops along one axis, innermost first, and a list of how far apart their children stand."""
+    """Bounds `[D, ...]` of the loops along one axis, innermost first, and a list of their children's distances."""
     bounds, stride, strides = by_slot(order, spatial), jnp.ones_like(spatial[0]), []
     for bound in bounds:
         strides.append(stride)
