@@ -169,8 +169,7 @@ def read_designs(
     levels = file.mappings.temporal.shape[-2]
     arrays = problem.template_arrays(levels, dtype)
     stacked = stacked_layers(layer.shape for layer in file.application.unique_layers)
-    single = cast(file.technology, dtype)
-    tables = tabulate(stacked, arrays, single, file.mappings, file.count)
+    tables = tabulate(stacked, arrays, cast(file.technology, dtype), file.mappings, file.count)
     genes, (capacity, fanout) = file.designs.design, file.designs.sizes
     given = np.asarray(genes.template).reshape(-1), np.asarray(fanout).reshape(-1, levels, 2)
     space = problem.arrays(tables, dtype=dtype, given=given)

@@ -424,7 +424,12 @@ def test_evaluated_mappings_are_those_of_the_tables(problem, tables):
     nests = jax.tree.map(lambda leaf: leaf[0, 1], tables.mapping)
     layer, template = problem.application.unique_layers[0], problem.resolved.templates[1]
     costs = mj.evaluate_mappings(nests, layer, template)
-    np.testing.assert_allclose(costs.objectives, tables.objectives[0, 1], rtol=1e-6)
+    # Tables are computed in double precision; in single precision a few cycles are rounded to the other side.
+    np.testing.assert_allclose(costs.objectives[:, 0], tables.objectives[0, 1, :, 0], atol=1)
+    np.testing.assert_allclose(costs.objectives[:, 1:], tables.objectives[0, 1, :, 1:], rtol=1e-6)
+    with jax.enable_x64(True):
+        exact = mj.evaluate_mappings(nests, layer, template, max_children=256)
+    np.testing.assert_allclose(exact.objectives, tables.objectives[0, 1], rtol=1e-6)
     one = mj.evaluate_mappings(take(nests, 3), layer, template, max_children=0)
     np.testing.assert_allclose(one.objectives, costs.objectives[3], rtol=1e-6)
     wrong = dataclasses.replace(nests, temporal=2 * nests.temporal)

@@ -216,6 +216,53 @@ def test_sets_are_evaluated_alike_in_any_company_by_one_program(tables):
     assert table_rows._cache_size() == programs
 
 
+def test_sets_are_computed_in_double_precision_and_rounded(tables):
+    layers, exact = stacked_layers(u.shape for u in LAYERS), TECHNOLOGY
+    with jax.enable_x64(True):
+        double = tabulate(
+            layers, template_arrays(TEMPLATES, exact, dtype=jnp.float64), exact, tables.mapping, tables.count
+        )
+    assert double.cycles.dtype == np.float64 and tables.cycles.dtype == np.float32
+    exists = tables.exists
+    np.testing.assert_array_equal(tables.cycles[exists], double.cycles[exists].astype(np.float32))
+    np.testing.assert_allclose(tables.objectives[exists], double.objectives[exists], rtol=1e-6)
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), exact)
+    alone = tabulate(layers, template_arrays(TEMPLATES, single), single, tables.mapping, tables.count, as_given=True)
+    assert alone.cycles.dtype == np.float32
+    np.testing.assert_allclose(alone.cycles[exists], tables.cycles[exists], rtol=1e-6, atol=1)
+    np.testing.assert_allclose(alone.objectives[exists][:, 1:], tables.objectives[exists][:, 1:], rtol=1e-5)
+
+
+def test_a_large_capacity_that_was_rounded_down_holds_what_it_held():
+    """20,000,001 words are 20,000,000 in single precision."""
+    simba = next(template for template in TEMPLATES if template.name == "simba")
+    buffer = [level.name for level in simba.levels].index("PEWeightBuffer")
+    levels = [
+        dataclasses.replace(level, capacity_words=None if level.capacity_words is None else 2**26)
+        for level in simba.levels
+    ]
+    levels[buffer] = dataclasses.replace(levels[buffer], capacity_words=20_000_001)
+    template = dataclasses.replace(simba, levels=tuple(levels))
+    layer = UniqueLayer("fc", WorkloadShape(K=3, C=6_666_667))
+    arrays = template_arrays([template], TECHNOLOGY)
+    assert float(arrays.machine.capacity[0, buffer]) == 20_000_000
+    depth = len(levels)
+    temporal = np.ones((1, 1, 1, depth, 8), np.int32)
+    temporal[..., buffer, DIMS.index("K")], temporal[..., buffer, DIMS.index("C")] = 3, 6_666_667
+    unit = np.broadcast_to(np.arange(8, dtype=np.int32), temporal.shape)
+    spatial = np.ones((1, 1, 1, 2, depth, 8), np.int32)
+    keep = np.array([[level.keep for level in levels]])[None, None]
+    nest = Mapping(
+        temporal=temporal, order=unit, spatial=spatial,
+        spatial_order=np.broadcast_to(np.arange(8, dtype=np.int32), spatial.shape), keep=keep,
+    )  # fmt: skip
+    layers = stacked_layers([layer.shape])
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
+    found = [tabulate(layers, arrays, single, nest, np.array([[1]]), as_given=given) for given in (True, False)]
+    finite = [np.isfinite(one.objectives[0, 0, 0]).all() for one in found]
+    assert finite == [True, True]
+
+
 @quick_jit
 def _draw(keys, space):
     return jax.vmap(lambda key: decode(sample(key, space), space))(keys)

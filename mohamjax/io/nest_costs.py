@@ -255,7 +255,7 @@ def _evaluate(
     with in_precision(dtype):
         machines = jax.device_get(setup.machines(store.levels, dtype))
         shapes = stacked_layers(unique.shape for unique in layers)
-        tables = tabulate(shapes, machines, cast(technology, dtype), mappings, count)
+        tables = tabulate(shapes, machines, cast(technology, dtype), mappings, count, as_given=True)
     at = tuple(np.asarray(list(places.values())).T)
     costs = np.asarray(tables.objectives, float)[at]
     macs = np.asarray([layers[u].shape.macs for u in at[0]], float)

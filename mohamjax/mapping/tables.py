@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mohamjax.dims import P, Q, R, S
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
 from mohamjax.mapping.accesses import AccessCounts, Counting, count_accesses, outermost
-from mohamjax.mapping.children import MAX_CHILDREN, room_for
+from mohamjax.mapping.children import MAX_CHILDREN, room_for, table_room
 from mohamjax.mapping.cost import (
     BLOCK,
     CycleCounts,
@@ -32,7 +32,7 @@ from mohamjax.mapping.cost import (
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.runtime.blocks import in_fitting_blocks
 from mohamjax.runtime.programs import jit_o1_plain_loops
-from mohamjax.runtime.struct import record, take
+from mohamjax.runtime.struct import T, record, take
 from mohamjax.workload import DIMS
 
 _BATCH = 8 * BLOCK
@@ -168,8 +168,8 @@ def entries_of(tables: MappingTables) -> dict[str, Any]:
     return {field.name: getattr(tables, field.name) for field in dataclasses.fields(tables) if field.name != "count"}
 
 
-def recast(tables: MappingTables, dtype: npt.DTypeLike) -> MappingTables:
-    """The tables with NumPy leaves, floats in another dtype.
+def recast(tree: T, dtype: npt.DTypeLike) -> T:
+    """Tables, or another pytree, with NumPy leaves, floats in another dtype.
 
     All are copies: JAX takes aligned arrays of the host without copying them, and the caller may write to the tables.
     """
@@ -178,7 +178,7 @@ def recast(tables: MappingTables, dtype: npt.DTypeLike) -> MappingTables:
         array = np.asarray(leaf)
         return array.astype(dtype) if np.issubdtype(array.dtype, np.floating) else array.copy()
 
-    return jax.tree.map(cast, tables)
+    return jax.tree.map(cast, tree)
 
 
 def tabulate(
@@ -189,6 +189,7 @@ def tabulate(
     count: npt.ArrayLike,
     *,
     fixed: bool = False,
+    as_given: bool = False,
 ) -> MappingTables:
     """Evaluates sets of mappings of every layer on every template, as `tabulate_sets` does.
 
@@ -199,6 +200,7 @@ def tabulate(
         mapping: mappings, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
         fixed: see `tabulate_sets`.
+        as_given: compute in the precision of the templates, see `tabulate_as_given`.
 
     Returns:
         The tables, `[U, T, M, ...]`.
@@ -207,9 +209,8 @@ def tabulate(
     u, t = np.indices(shape).reshape(2, -1)
     layers, templates, mapping = jax.device_get((layers, templates, mapping))
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), mapping)
-    sets = tabulate_sets(
-        take(layers, u), take(templates, t), technology, flat, np.asarray(count).reshape(-1), fixed=fixed
-    )
+    many = take(layers, u), take(templates, t), technology, flat, np.asarray(count).reshape(-1)
+    sets = (tabulate_as_given if as_given else tabulate_sets)(*many, fixed=fixed)
     return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), sets)
 
 
@@ -225,11 +226,13 @@ def tabulate_sets(
 ) -> MappingTables:
     """Evaluates sets of mappings, each of its own layer and template, on their own minimal hardware.
 
-    Not jitted itself. Entries that exist go through one program in batches of equal size. It is compiled once per L,
-    float dtype (that of `templates`), `fixed` and `whole`, for any numbers of layers, templates and mappings, and once
-    more for entries that need the tables over children. In double precision, where some entries usually need them, all
-    entries of a template with few children are counted with them, so that most calls compile one program. A mapping
-    that is invalid under its template's maximum sizes keeps its place with objectives of +inf.
+    Not jitted itself. It computes in double precision from the templates and the technology as they are given, and then
+    rounds to the float dtype of `templates`: the tables of a search in single precision are made by the program that
+    evaluates its front again. Entries that exist go through one program in batches of equal size. It is compiled once
+    per L, `fixed` and `whole`, for any numbers of layers, templates and mappings, and once more per room of the tables
+    over children for entries that need these. As some entries usually do in double precision, all entries of a template
+    with few children are counted with them, so that most calls compile one program. A mapping that is invalid under
+    its template's maximum sizes keeps its place with objectives of +inf.
 
     Args:
         layers: leading axis `[B]`.
@@ -243,6 +246,28 @@ def tabulate_sets(
     Returns:
         The tables, `[B, M, ...]`, NumPy arrays.
     """
+    dtype = templates.machine.capacity.dtype
+    layers, templates, technology, mapping = jax.device_get((layers, templates, technology, mapping))
+    with jax.enable_x64(True):
+        machine = templates.machine
+        if dtype == np.float32:  # a capacity above 2^24 words may have been rounded down
+            up = np.nextafter(machine.capacity, np.float32(np.inf))
+            machine = dataclasses.replace(machine, capacity=np.where(machine.capacity > 2**24, up, machine.capacity))
+        templates, technology = recast((dataclasses.replace(templates, machine=machine), technology), np.float64)
+        return recast(tabulate_as_given(layers, templates, technology, mapping, count, fixed=fixed, whole=whole), dtype)
+
+
+def tabulate_as_given(
+    layers: LayerArrays,
+    templates: TemplateArrays,
+    technology: Technology,
+    mapping: Mapping,
+    count: npt.ArrayLike,
+    *,
+    fixed: bool = False,
+    whole: bool = True,
+) -> MappingTables:
+    """`tabulate_sets` in the precision of the templates and the technology, which must be that of JAX (64-bit mode)."""
     layers, templates, mapping = jax.device_get((layers, templates, mapping))
     count = np.asarray(count, np.int32)
     lead = mapping.temporal.shape[:2]
@@ -256,6 +281,8 @@ def tabulate_sets(
         needs |= (most <= _FEW_CHILDREN)[:, None]
     needs &= exists
     largest = room_for(mapping.spatial[needs], most[np.nonzero(needs)[0]])
+    if double:  # The room then depends on the templates alone, so that other mappings need no other program.
+        largest = max(largest, table_room(np.max(most[needs.any(axis=1) & (most <= _FEW_CHILDREN)], initial=1)))
     columns: dict[str, Any] = {
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers
-from mohamjax.mapping.tables import column_shapes, tabulate_sets
+from mohamjax.mapping.tables import column_shapes, tabulate_as_given
 from mohamjax.mapping.wires import EVERY_SIZE
 from mohamjax.runtime.blocks import power_of_two
 from mohamjax.runtime.devices import Devices
@@ -116,7 +116,7 @@ class _NestTables:
         start = len(self._place)
         self._place |= {key: start + i for i, key in enumerate(new)}
         with in_precision(self._dtype):
-            found = tabulate_sets(
+            found = tabulate_as_given(
                 take(self._layers, u),
                 take(self._templates, t),
                 self._technology,

@@ -140,12 +140,12 @@ def evaluated_in_double(
     with jax.enable_x64(not float32):
         arrays = setup.machines(levels, dtype)
         layers = stacked_layers(unique.shape for unique in setup.application.unique_layers)
-        single = cast(setup.technology, dtype)
+        own_costs = cast(setup.technology, dtype)
         # Numbers of mappings are padded to powers of two, so that few programs are compiled.
         most = mappings.temporal.shape[2]
         entries = np.minimum(np.arange(power_of_two(most, 16)), most - 1)
         mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
-        tables = tabulate(layers, arrays, single, mappings, count)
+        tables = tabulate(layers, arrays, own_costs, mappings, count, as_given=True)
         chiplets = np.asarray(genes.template).reshape(-1), np.asarray(own.fanout).reshape(-1, levels, 2)
         evaluation = evaluation_arrays(
             setup, tables, padded_layers=genes.order.shape[-1], given=chiplets, arrays=arrays, periods=periods
