@@ -10,7 +10,7 @@ import sys
 import jax
 
 import mohamjax
-from mohamjax.runtime.code_hash import code_hash
+from mohamjax.runtime.code_hash import hash_of
 
 
 class Report:
@@ -47,7 +47,7 @@ def command() -> str:
 def _running() -> pathlib.Path:
     """The package that runs; an installed one is in no repository, so the one beside this script where both agree."""
     folder, beside = pathlib.Path(mohamjax.__file__).parent, pathlib.Path(__file__).resolve().parents[1] / "mohamjax"
-    return beside if code_hash(folder) == code_hash(beside) else folder
+    return beside if hash_of(folder) == hash_of(beside) else folder
 
 
 def commit(package: pathlib.Path | None = None) -> str:

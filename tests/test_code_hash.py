@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import time
 
@@ -12,7 +13,7 @@ import pytest
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.io import MappingCache, mapping_cache
 from mohamjax.mapper import LayerMapper
-from mohamjax.runtime.code_hash import code_hash, code_unchanged, of_this_package
+from mohamjax.runtime.code_hash import code_hash, code_unchanged, hash_of, of_this_package
 from mohamjax.search import BUDGETS
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
@@ -29,32 +30,31 @@ def package(tmp_path_factory):
 
 @pytest.mark.slow
 def test_an_edit_of_any_source_file_changes_the_hash(package):
-    fresh = code_hash.__wrapped__
-    found = {fresh(package)}
+    found = {hash_of(package)}
     assert found == {code_hash()}
     files = sorted(package.rglob("*.py"))
     assert {"platforms.py", "layer.py", "layer_mapper.py"} <= {file.name for file in files}
     for number, file in enumerate(files):
         with file.open("a") as source:
             source.write("# edited\n")
-        found.add(fresh(package))
+        found.add(hash_of(package))
         assert len(found) == number + 2, file
 
 
 def test_where_code_stands_is_part_of_the_hash(tmp_path):
     names, codes = ("a.py", "sub/a.py", "sub/a.py", "sub/a.py"), ("x = 1", "x = 1", "x = 2", "x = 2 ")
     (tmp_path / "sub").mkdir()
-    found = [code_hash.__wrapped__(tmp_path)]
+    found = [hash_of(tmp_path)]
     for name, code in zip(names, codes, strict=True):
         (tmp_path / name).write_text(code)
-        found.append(code_hash.__wrapped__(tmp_path))
+        found.append(hash_of(tmp_path))
     assert len(set(found)) == len(found)
 
 
 def test_versions_are_part_of_the_hash(tmp_path, monkeypatch):
-    before = code_hash.__wrapped__(tmp_path)
+    before = hash_of(tmp_path)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.0" if name == "jaxlib" else "1.0")
-    assert code_hash.__wrapped__(tmp_path) != before
+    assert hash_of(tmp_path) != before
 
 
 def test_a_file_put_in_place_of_another_is_a_change_whatever_its_date(tmp_path, monkeypatch):
@@ -63,6 +63,39 @@ def test_a_file_put_in_place_of_another_is_a_change_whatever_its_date(tmp_path, 
     assert code_unchanged(tmp_path)
     os.utime(tmp_path / "a.py", (1e9, 1e9))
     monkeypatch.setattr("mohamjax.runtime.code_hash.STARTED", time.time() - 10)
+    assert not code_unchanged(tmp_path)
+
+
+_EDITED = """
+import importlib, os, pathlib, sys, time
+sys.path[:] = [path for path in sys.path if "mohamjax" not in path]
+sys.path.insert(0, sys.argv[1])
+import mohamjax.runtime.code_hash as of
+import mohamjax.dims as dims
+assert of.__file__.startswith(sys.argv[1])
+of.STARTED = time.time() + 2
+assert of.code_unchanged()
+source = pathlib.Path(dims.__file__)
+before = of.hash_of(source.parent)
+source.write_text(source.read_text() + "# edited" + chr(10))
+os.utime(source, (time.time() + 9, time.time() + 9))
+assert of.code_unchanged() and of.code_hash() == before != of.hash_of(source.parent)  # the running code is the old one
+importlib.reload(dims)
+assert not of.code_unchanged()
+"""
+
+
+def test_after_an_edit_the_hash_is_of_the_running_code_until_a_module_is_loaded_again(package):
+    whole = [sys.executable, "-c", _EDITED, str(package.parent)]
+    done = subprocess.run(
+        whole, capture_output=True, text=True, cwd=package.parent, env={**os.environ, "PYTHONPATH": ""}
+    )
+    assert not done.returncode, done.stderr
+
+
+def test_a_file_that_cannot_be_read_counts_as_a_change(tmp_path, monkeypatch):
+    monkeypatch.setattr("mohamjax.runtime.code_hash.STARTED", time.time() + 100)
+    (tmp_path / ".#a.py").symlink_to(tmp_path / "nothing")  # as Emacs locks a file
     assert not code_unchanged(tmp_path)
 
 

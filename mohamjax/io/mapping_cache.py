@@ -95,7 +95,6 @@ def mapping_cache(folder: str | pathlib.Path | None = None) -> MappingCache | No
     if not code_unchanged():
         warnings.warn("mapping sets are not kept: the code has changed since this process began", stacklevel=2)
         return None
-    code_hash()  # cached from here on, while the files are still the code that runs
     folder = cache_folder() if folder is None else pathlib.Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
