@@ -22,7 +22,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -355,30 +355,51 @@ def nest(slot: Array, space: MapSpace) -> Nest:
     return Nest(slot=slot, factors=factors, extents=jnp.cumprod(own, axis=0))
 
 
+class _Prime(NamedTuple):
+    """One prime factor of a nest.
+
+    It is found by sums over masks: for many mappings side by side, a gather of one number takes a compiler several
+    times as much code.
+    """
+
+    here: jax.Array  # [F] bool, its place in the chromosome
+    value: jax.Array  # [] int32
+    mine: jax.Array  # [D] bool, its dimension
+    slot: jax.Array  # [] int32
+
+
+def _prime(state: Nest, index: Array, space: MapSpace) -> _Prime:
+    """The prime at a place."""
+    here = jnp.arange(state.slot.shape[0]) == index
+    lists = space.prime, space.dim, state.slot
+    value, dim, slot = (jnp.sum(jnp.where(here, of, 0), dtype=jnp.int32) for of in lists)
+    return _Prime(here, value, jnp.arange(state.factors.shape[1]) == dim, slot)
+
+
 def room(state: Nest, index: Array, space: MapSpace) -> Array:
     """Slots, other than its own, whose limit and fanout have room for one prime: `[S]` bool."""
-    p, d = space.prime[index], space.dim[index]
+    prime = _prime(state, index, space)
+    p = prime.value
     # p is in another slot, so the product with it still divides the bound and fits int32. The product over dimensions
     # may not fit, so it is computed in float.
-    within = state.factors[:, d] * p <= space.limit[:, d]
+    within = jnp.all(jnp.where(prime.mine, state.factors * p, 0) <= space.limit, axis=-1)
     product = jnp.prod(state.factors.astype(space.fanout.dtype), axis=-1) * p.astype(space.fanout.dtype)
-    other = jnp.arange(space.limit.shape[0]) != state.slot[index]
+    other = jnp.arange(space.limit.shape[0]) != prime.slot
     return within & (product <= space.fanout) & other & (p > 1)
 
 
-def _shifted(state: Nest, index: Array, target: Array, space: MapSpace) -> Array:
+def _shifted(state: Nest, prime: _Prime, target: Array, space: MapSpace) -> Array:
     """Extents `[..., L, D]` after one prime has moved to `target`, which may have leading axes."""
-    p = space.prime[index].astype(state.extents.dtype)
+    p = prime.value.astype(state.extents.dtype)
     level = jnp.arange(state.extents.shape[0])
-    source = slot_level(state.slot[index], space)
+    source = slot_level(prime.slot, space)
     target = slot_level(jnp.asarray(target), space)[..., None]
     grows = (level >= target) & (level < source)
     shrinks = (level >= source) & (level < target)
-    mine = jnp.arange(state.extents.shape[1]) == space.dim[index]
     # Extents that shrink are products of primes with p among them, so the quotient is whole; rounding restores that
     # where a compiler multiplies by 1/p instead (21.000002 was seen for 63 / 3).
-    grown = jnp.where(mine, state.extents * jnp.where(grows, p, 1)[..., None], state.extents)
-    return jnp.where(mine, jnp.round(grown / jnp.where(shrinks, p, 1)[..., None]), grown)
+    grown = jnp.where(prime.mine, state.extents * jnp.where(grows, p, 1)[..., None], state.extents)
+    return jnp.where(prime.mine, jnp.round(grown / jnp.where(shrinks, p, 1)[..., None]), grown)
 
 
 def move(state: Nest, index: Array, target: Array, allow: Array, space: MapSpace) -> Nest:
@@ -394,29 +415,28 @@ def move(state: Nest, index: Array, target: Array, allow: Array, space: MapSpace
     Returns:
         The nest after, or as before where the move is refused.
     """
-    shifted = _shifted(state, index, target, space)
-    return _moved(state, index, target, allow & ~jnp.any(overflows(shifted, space)), shifted, space)
+    prime = _prime(state, index, space)
+    shifted = _shifted(state, prime, target, space)
+    return _moved(state, prime, target, allow & ~jnp.any(overflows(shifted, space)), shifted)
 
 
-def _moved(state: Nest, index: Array, target: Array, allow: Array, shifted: Array, space: MapSpace) -> Nest:
-    """The nest with prime `index` at `target` if `allow`; `shifted` are the extents after the move."""
-    p, d, source = space.prime[index], space.dim[index], state.slot[index]
-    slots, dims = (jnp.arange(n) for n in state.factors.shape)
-    column = (dims == d) & allow
-    factors = jnp.where((slots == source)[:, None] & column, state.factors[source, d] // p, state.factors)
-    factors = jnp.where((slots == target)[:, None] & column, state.factors[target, d] * p, factors)
-    here = (jnp.arange(state.slot.shape[0]) == index) & allow
+def _moved(state: Nest, prime: _Prime, target: Array, allow: Array, shifted: Array) -> Nest:
+    """The nest with one prime at `target` if `allow`; `shifted` are the extents after the move."""
+    slots, column = jnp.arange(state.factors.shape[0])[:, None], prime.mine & allow
+    left = (slots == prime.slot) & column
+    remains = jnp.sum(jnp.where(left, state.factors, 0), dtype=jnp.int32) // prime.value
+    factors = jnp.where(left, remains, state.factors)
     return Nest(
-        slot=jnp.where(here, target, state.slot),
-        factors=factors,
+        slot=jnp.where(prime.here & allow, target, state.slot),
+        factors=jnp.where((slots == target) & column, state.factors * prime.value, factors),
         extents=jnp.where(allow, shifted, state.extents),
     )
 
 
 def admits(state: Nest, index: Array, space: MapSpace) -> Array:
     """Slots, other than its own, that one prime could move to without any buffer overflowing: `[S]` bool."""
-    levels = jnp.arange(space.capacity.shape[0])
-    fits = ~jnp.any(overflows(_shifted(state, index, levels, space), space), axis=-1)
+    levels, prime = jnp.arange(space.capacity.shape[0]), _prime(state, index, space)
+    fits = ~jnp.any(overflows(_shifted(state, prime, levels, space), space), axis=-1)
     return room(state, index, space) & jnp.tile(fits, 3)  # the slots of a level hold the same tiles
 
 
@@ -502,8 +522,9 @@ def evict(key: Array, slot: Array, space: MapSpace) -> Array:
         own = slot_level(state.slot, space)
         candidate = (own <= level) & relevant[level] & (space.prime > 1)
         index = jnp.argmax(jnp.where(candidate, own + draw, -1))
-        shifted = _shifted(state, index, space.outermost, space)
-        state = _moved(state, index, space.outermost, jnp.any(candidate), shifted, space)
+        prime = _prime(state, index, space)
+        shifted = _shifted(state, prime, space.outermost, space)
+        state = _moved(state, prime, space.outermost, jnp.any(candidate), shifted)
         # Another level may overflow once this one has lost all that it could lose.
         return state, jnp.any(overflows(state.extents, space)) & jnp.any(candidate)
 
