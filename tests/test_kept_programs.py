@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import itertools
 import os
 import pathlib
 import subprocess
@@ -187,7 +188,7 @@ def test_a_damaged_file_is_traced_anew(folder, damage):
 
 
 def test_the_options_of_the_platform_join_but_inside_another_program(folder, monkeypatch):
-    """JAX refuses options there. Options that XLA does not have are left out."""
+    """JAX refuses options there, a function's own ones too. Options that XLA does not have are left out."""
     own = {"xla_llvm_disable_expensive_passes": True}
     monkeypatch.setattr(exported, "platform_options", lambda: {**own, "xla_no_such_option": 1})
     assert kept_jit(double, compiler_options=OPTIONS).compiler_options == {**own, **OPTIONS}
@@ -198,8 +199,8 @@ def test_the_options_of_the_platform_join_but_inside_another_program(folder, mon
     assert float(slope(jnp.float32(1))) == 1
     keep_in(None)
     assert float(slope(jnp.float32(1))) == 1
-    for arguments in ((rows(), ADD), (rows(),)):
-        function = kept_jit(double)
+    for arguments, asked in itertools.product(((rows(), ADD), (rows(),)), (None, OPTIONS)):
+        function = kept_jit(double, compiler_options=asked)
         inside = jax.jit(lambda *given, f=function: f(*given, *(() if len(given) == 2 else (ADD,))))
         same(inside(*arguments))
         same(jax.jit(lambda f=function: f(rows(), ADD))())
@@ -215,7 +216,7 @@ def test_other_code_or_other_versions_are_traced_anew(folder, monkeypatch):
 
 
 def test_inside_programs_and_without_a_folder_it_is_jit(folder):
-    function = kept_jit(double)  # JAX refuses options of their own inside another program
+    function = kept_jit(double)
     traced = jax.jit(lambda add: function(rows(), {"add": add})["sum"].template)
     np.testing.assert_array_equal(traced(np.float32(1)), jax.jit(double)(rows(), ADD)["sum"].template)
     function(rows(), {"add": 1.0})  # a Python number has no dtype of its own

@@ -26,7 +26,7 @@ from mohamjax.hardware.technology import (
     mac_leakage,
 )
 from mohamjax.hardware.template import Level, Template
-from mohamjax.runtime.kept_programs import kept_jit
+from mohamjax.runtime.programs import jit_o0_plain_loops
 from mohamjax.runtime.struct import cast, record
 
 
@@ -217,7 +217,7 @@ def template_structure(
     return jax.tree.map(lambda *leaves: np.stack(leaves), *stacked)
 
 
-@kept_jit
+@jit_o0_plain_loops
 def _with_costs(arrays: TemplateArrays, technology: Technology) -> TemplateArrays:
     """Fill in the meshes and costs at the largest sizes; `[T, ...]` leaves."""
     sizes = arrays.machine.capacity, arrays.machine.fanout

@@ -10,9 +10,9 @@ A kept program is used only if all that decides it is the same: the code of this
 NumPy and Python, JAX's settings, the platform, shapes and dtypes of all arguments, and static arguments. Their hash is
 the file's name, and the file begins with a hash of its content; if a file is damaged or cannot be read, the program is
 traced anew. Static arguments may hold functions of this package, such as the operators of a search. The hash does not
-cover functions of other packages, so programs with those are not kept. Nothing is read or written if the code has
-changed since this process began to import it, or in a context manager of JAX other than double precision. Files are
-pickles, so the folder must be the user's own.
+cover functions of other packages, so programs with those are not kept. Nothing is read or written if the code had
+changed since this process began to import it when it was last looked at (`code_unchanged`), or in a context manager of
+JAX other than double precision. Files are pickles, so the folder must be the user's own.
 """
 
 from __future__ import annotations
@@ -259,8 +259,8 @@ class _KeptJit(Generic[Result]):
 
     @functools.cached_property
     def _inner(self) -> Wrapped:
-        """The function for use inside another program, without options of the platform, which JAX refuses there."""
-        return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self._asked)
+        """The function for use inside another program, where JAX refuses options."""
+        return jax.jit(self._function, static_argnames=tuple(self._static))
 
     def __getattr__(self, name: str) -> Any:
         # Looking at a function, as `inspect` does, must not start the backend.
@@ -281,10 +281,8 @@ class _KeptJit(Generic[Result]):
         return jax.tree.unflatten(program.tree, _uncommitted(program.call(*leaves)))
 
     def _inside_another(self, arguments: tuple[object, ...]) -> bool:
-        """Whether another program is being traced or differentiated; false if the platform has no options."""
-        if (self.compiler_options or {}) == (self._asked or {}):
-            return False
-        return is_traced(arguments) or tracing()
+        """Whether another program is being traced or differentiated; false if this one has no options."""
+        return self.compiler_options is not None and (is_traced(arguments) or tracing())
 
     def eval_shape(self, *arguments: object, **static: object) -> Result:
         """Shapes and dtypes of the result for these arguments, or for their shapes (`jax.eval_shape`)."""
@@ -454,7 +452,7 @@ def kept_jit(
     """`jax.jit` for programs that the host calls in short processes: traced once and kept, see the module.
 
     Nothing is kept before `programs.use_cache`, with several processes, or inside another program. Then it is `jax.jit`
-    with the options of the platform (`platforms.compiler_options`), which are left out inside another program.
+    with these options and those of the platform (`platforms.compiler_options`); inside another program without any.
 
     Args:
         function: takes pytrees of arrays by position, and static arguments by name.

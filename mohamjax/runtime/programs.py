@@ -11,7 +11,7 @@ still can. Times are relative to the form one line above, on a CPU:
 | `jit_o1_plain_loops` | 1 | plain | 2/5 to 2/3 | 8/7 to 5/3 |
 | `jit_o0_plain_loops` | 0 | plain | 1/2 | up to 5 |
 
-The last three are only for calls from the host: JAX refuses a function with its own options inside another program.
+Inside another program, which has options of its own, all four are the same.
 """
 
 from __future__ import annotations

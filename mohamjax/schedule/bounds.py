@@ -41,7 +41,7 @@ from mohamjax.hardware import (
     resize,
 )
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, hop_columns, least_hops
-from mohamjax.runtime.kept_programs import kept_jit
+from mohamjax.runtime.programs import jit_o1_plain_loops
 from mohamjax.runtime.struct import cast, take
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design
 from mohamjax.schedule.setup import Setup
@@ -187,7 +187,7 @@ def layer_copies(application: ApplicationModel) -> np.ndarray:
 # ---------------------------------------------------------------- every design
 
 
-@kept_jit
+@jit_o1_plain_loops
 def _machines(templates: TemplateArrays, technology: Technology, capacity: jax.Array, fanout: jax.Array) -> Machine:
     """Machines of every mapping's own sizes: `[T, E, V]` capacities, `[T, E, V, 2]` fanouts -> `[T, E, ...]`."""
     sizes = jax.vmap(resize, in_axes=(None, None, 0, 0))
