@@ -48,7 +48,7 @@ from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.instances import Instances, instances_of
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.plan_operators import PlanRates
-from mohamjax.search.plans import Plan, Planned, decode, plan_of
+from mohamjax.search.plans import Plan, Planned, decode, plans_of
 from mohamjax.search.remap import Remapper
 
 _FEW = 1_000
@@ -294,7 +294,7 @@ class Generations:
         self._rates = jax.tree.map(np.float32, rates)
         problem = self._problem = self.problem or genetic_problem(config, self.projects)
         if seeds is not None and config.genes == "plans":
-            seeds = _planned(seeds, self.space)
+            seeds = plans_of(seeds, self.space.genetics, self.space.plans)
         elif seeds is not None and config.genes == "instances":
             seeds = _instances(seeds, self.space)
         self._began = time.perf_counter()
@@ -414,12 +414,6 @@ class Generations:
             stability=tuple(float(x) for x in metrics.stability),
             best=tuple(float(x) for x in best),
         )
-
-
-@jit_o0_plain_loops
-def _planned(designs: Design, space: DesignSpace) -> Planned:
-    """Designs `[K, ...]` with a plan for each."""
-    return jax.vmap(plan_of, in_axes=(0, None, None))(designs, space.genetics, space.plans)
 
 
 @jit_o0_plain_loops

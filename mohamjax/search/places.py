@@ -40,7 +40,7 @@ from mohamjax.search.arrangements import Arrangements, arrangements
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.moham import designs_of, genetic_problem
 from mohamjax.search.plan_operators import exchanged, merged, takers
-from mohamjax.search.plans import Planned, fitting, plan_of, used_sizes
+from mohamjax.search.plans import Planned, fitting, plans_of, used_sizes
 from mohamjax.search.result import representatives
 from mohamjax.text import plural
 
@@ -475,7 +475,8 @@ def open_to_moves(
     rows = np.minimum(place, number - 1)
     valid = (place < number).reshape(slots)
     values = np.where(valid[..., None], objectives[rows].reshape(*slots, -1), np.inf)
-    individuals = jax.tree.map(lambda leaf: leaf.reshape(*slots, *leaf.shape[1:]), _planned(take(designs, rows), space))
+    planned = plans_of(take(designs, rows), space.genetics, space.plans)
+    individuals = jax.tree.map(lambda leaf: leaf.reshape(*slots, *leaf.shape[1:]), planned)
     archive: emo.Archive = dataclasses.replace(
         state.archive, genes=individuals, valid=jnp.asarray(valid),
         objectives=jnp.asarray(values, state.archive.objectives.dtype),
@@ -495,12 +496,6 @@ def _most_chiplets(archive: emo.Archive) -> int:
     """Most chiplets of the designs in archives, at least 1."""
     template = np.asarray(designs_of(archive.genes).template)
     return int(np.max(np.sum(template >= 0, axis=-1), where=np.asarray(archive.valid), initial=1))
-
-
-@jit_o1_plain_loops
-def _planned(designs: Design, space: DesignSpace) -> Planned:
-    """Designs `[N, ...]` as individuals."""
-    return jax.vmap(lambda design: plan_of(design, space.genetics, space.plans))(designs)
 
 
 def _representing(archive: emo.Archive, space: DesignSpace, config: MohamConfig) -> np.ndarray:

@@ -26,6 +26,7 @@ from mohamjax.problem.plan_tables import LEAST, THRIFT, WEIGHTS, WORD, PlanTable
 from mohamjax.problem.space import Genetics
 from mohamjax.runtime.blocks import side_by_side_argsort
 from mohamjax.runtime.platforms import by_platform
+from mohamjax.runtime.programs import jit_o0_plain_loops
 from mohamjax.runtime.struct import record
 from mohamjax.schedule import Design
 
@@ -161,6 +162,12 @@ def plan_of(design: Design, genetics: Genetics, tables: PlanTables) -> Planned:
     middle = jnp.full(design.template.shape, len(WEIGHTS) // 2, jnp.int32)
     plan = Plan(template=design.template, size=jnp.maximum(size, 0), weight=middle, thrift=jnp.int32(len(THRIFT) // 2))
     return Planned(plan=plan, design=design)
+
+
+@jit_o0_plain_loops
+def plans_of(designs: Design, genetics: Genetics, tables: PlanTables) -> Planned:
+    """`plan_of` of each design `[N, ...]`; jitted."""
+    return jax.vmap(plan_of, in_axes=(0, None, None))(designs, genetics, tables)
 
 
 def refit(design: Design, weight: jax.typing.ArrayLike, genetics: Genetics, tables: PlanTables) -> Design:
