@@ -33,7 +33,7 @@ import itertools
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import Any, SupportsFloat, TypedDict
+from typing import Any, TypedDict
 
 import jax
 import numpy as np
@@ -87,14 +87,18 @@ class DesignRow(TypedDict):
     reason: str
 
 
-def _short(value: SupportsFloat) -> float:
-    """A value rounded to ten significant digits; not for times, of which small differences may matter."""
-    return float(f"{float(value):.10g}")
+def _short(values: npt.ArrayLike, digits: int = 10) -> np.ndarray:
+    """Values rounded to significant digits, `[...]` float64; not for times, of which small differences may matter.
 
-
-def _shorts(values: npt.ArrayLike) -> list[float]:
-    """`_short` of each of `[n]` values."""
-    return list(map(_short, np.asarray(values).tolist()))
+    Args:
+        values: finite numbers. Those from 1e-12 to 1e22 become a nearest decimal number, as powers of ten are exact.
+        digits: at most 10.
+    """
+    values = np.asarray(values, np.float64)
+    magnitude = np.log10(np.where(values == 0, 1.0, np.abs(values)))
+    place = np.minimum(digits - 1 - np.floor(magnitude).astype(int), 300)
+    up, down = (10.0 ** np.maximum(power, 0) for power in (place, -place))
+    return np.rint(values * up / down) * down / up
 
 
 def designs_document(
@@ -118,19 +122,25 @@ def designs_document(
     rows = []
     own_bounds = evaluated.design_bounds()
     use = layer_use(application, evaluated.tables, evaluated.designs, reports)
-    rate, share = use.macs_per_cycle, use.utilisation
+    by_layer = {
+        "alone_s": _short(reports.duration[:, :layers] * 1e-9),
+        "offchip_bytes": _short(reports.offchip_bytes[:, :layers]),
+        "macs_per_cycle": _short(use.macs_per_cycle, 4),
+        "utilisation": _short(use.utilisation, 4),
+        "energy_J": _short((reports.layer_energy + reports.nop_energy)[:, :layers] * 1e-12),
+    }
+    by_tile = {key: _short(measure.value(reports.chiplets)) for key, measure in CHIPLET_MEASURES.items()}
     kinds = [measure_named(name) for name in evaluated.measures]
     searched = {kind.column: values for kind, values in zip(kinds, evaluated.objectives.T, strict=True)}
     for i in range(len(evaluated)):
         design, chips, timeline = _one(evaluated, i)
         standing = np.flatnonzero(design.template >= 0)
-        measured = {key: measure.value(chips) for key, measure in CHIPLET_MEASURES.items()}
         chip_of_tile = {int(tile): k for k, tile in enumerate(standing)}
         chiplets = [
             {
                 "template": templates[design.template[tile]].name,
                 "tile": int(tile),
-                **{key: _short(values[tile]) for key, values in measured.items()},
+                **{key: float(values[i, tile]) for key, values in by_tile.items()},
                 "interface": int(chips.interface[tile]),
                 "hops": int(chips.hops[tile]),
                 "levels": level_sizes(chips, templates[design.template[tile]], int(tile)),
@@ -146,11 +156,7 @@ def designs_document(
             "mapping": [numbers.setdefault(entry, len(numbers)) for entry in entries],
             "start_s": (timeline.start[order] * 1e-9).tolist(),
             "end_s": (timeline.end[order] * 1e-9).tolist(),
-            "alone_s": _shorts(reports.duration[i, order] * 1e-9),
-            "offchip_bytes": _shorts(reports.offchip_bytes[i, order]),
-            "macs_per_cycle": [float(f"{x:.4g}") for x in rate[i, order]],
-            "utilisation": [float(f"{x:.4g}") for x in share[i, order]],
-            "energy_J": _shorts((reports.layer_energy[i, order] + reports.nop_energy[i, order]) * 1e-12),
+            **{key: values[i, order].tolist() for key, values in by_layer.items()},
         }
         schedule = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         latency, energy, area = (float(x) for x in evaluated.reports.objectives[i])
