@@ -29,8 +29,8 @@ from mohamjax import emo
 from mohamjax.emo import evolve
 from mohamjax.emo.loop import Sizes
 from mohamjax.hardware import load_technology, load_templates
+from mohamjax.mapper import block_search
 from mohamjax.mapper import problems as mapper_context
-from mohamjax.mapper import programs
 from mohamjax.mapper.config import PAPER_RATES, MapperConfig, MapperRates
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapping.space import sample
@@ -127,7 +127,7 @@ def last_populations(seeds: int, config: MapperConfig) -> list[list[np.ndarray]]
     """Fronts of the last populations, without descent or archive, per seed in the order of `DEALT`."""
     generations = config.generations + config.descent + 1
     sizes = Sizes(config.population, config.immigrants, config.archive)
-    search = programs.mapping_search(sizes, config.distinct, jnp.dtype("float32")).search
+    search = block_search.mapping_search(sizes, config.distinct, jnp.dtype("float32")).search
     keys = jax.random.split(jax.random.key(0), seeds)
     columns = []
     for name, t in DEALT:

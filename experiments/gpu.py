@@ -43,7 +43,7 @@ from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
 from mohamjax.jobs.job_problem import job_problem
 from mohamjax.jobs.scheduler import searched_islands
 from mohamjax.jobs.table import JobTable
-from mohamjax.mapper import LayerMapper, programs
+from mohamjax.mapper import LayerMapper, block_search
 from mohamjax.mapper.config import MapperRates
 from mohamjax.mapper.problems import largest_children_room
 from mohamjax.mapping import Counting, evaluate_batch
@@ -148,23 +148,23 @@ def mapping(scenario: str) -> list[Part]:
     config, rates = BUDGETS["paper"].mapper, MapperRates()
     keys, space, *_ = LayerMapper(layers, templates, technology, config).block(jax.random.key(0))
     sizes = Sizes(config.population, config.immigrants, config.archive)
-    search = {"search": programs.mapping_search(sizes, config.distinct, jnp.dtype(jnp.float32))}
+    search = {"search": block_search.mapping_search(sizes, config.distinct, jnp.dtype(jnp.float32))}
     levels = max(len(template.levels) for template in templates)
     kind = {"fixed": False, "max_children": largest_children_room(layers, templates, technology, levels)}
     traced, own = jax.tree.map(jnp.float32, rates), (space.space, space.template, space.technology)
 
     def drawn() -> tuple[Any, Any]:
-        return jax.jit(functools.partial(programs.start.__wrapped__, **search))(keys, space.space, None, None)
+        return jax.jit(functools.partial(block_search.start.__wrapped__, **search))(keys, space.space, None, None)
 
     def told() -> tuple[Any, ...]:
         state, genes = drawn()
-        values = jax.jit(functools.partial(programs.evaluate.__wrapped__, **kind))(genes, *own)
+        values = jax.jit(functools.partial(block_search.evaluate.__wrapped__, **kind))(genes, *own)
         return state, genes, values
 
     return [
-        (programs.ask.__wrapped__, lambda: (drawn()[0], space.space, traced), search),
-        (programs.evaluate.__wrapped__, lambda: (drawn()[1], *own), kind),
-        (programs.tell.__wrapped__, told, search),
+        (block_search.ask.__wrapped__, lambda: (drawn()[0], space.space, traced), search),
+        (block_search.evaluate.__wrapped__, lambda: (drawn()[1], *own), kind),
+        (block_search.tell.__wrapped__, told, search),
     ]
 
 

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from mohamjax.schedule import simulate as simulate
     from mohamjax.schedule.own_measures import Limit as Limit
     from mohamjax.schedule.own_measures import Objective as Objective
-    from mohamjax.search.sampling import sample_designs as sample_designs
     from mohamjax.search.unit_cube import decode_design as decode_design
     from mohamjax.search.unit_cube import design_dimensions as design_dimensions
+    from mohamjax.search.unit_cube import sample_designs as sample_designs
     from mohamjax.whatif.study import sensitivities as sensitivities
     from mohamjax.whatif.study import uncertainty as uncertainty
     from mohamjax.whatif.study import what_if as what_if
@@ -117,7 +117,7 @@ _HOMES = {
     "read_designs": "api",
     "read_schedules": "api",
     "report": "problem.evaluation",
-    "sample_designs": "search.sampling",
+    "sample_designs": "search.unit_cube",
     "sample_mappings": "mapper.random_mappings",
     "schedule_jobs": "api",
     "search": "api",

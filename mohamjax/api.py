@@ -64,10 +64,10 @@ from mohamjax.schedule import timetable as timetable_of
 from mohamjax.schedule.decision import Decision
 from mohamjax.schedule.decision import decide as decide_rows
 from mohamjax.schedule.design import padded
+from mohamjax.search.config import BUDGETS, Settings, changed
 from mohamjax.search.generations import Listener
 from mohamjax.search.result import SearchResult
 from mohamjax.search.search import Search
-from mohamjax.search.settings import BUDGETS, Settings, changed
 from mohamjax.unico.choices import chosen_space, settings
 from mohamjax.unico.problem import CodesignProblem
 from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch

@@ -41,9 +41,9 @@ from mohamjax.mapper.layer_mapper import LayerMapper  # noqa: E402
 from mohamjax.runtime.devices import chosen_devices, join  # noqa: E402
 from mohamjax.runtime.struct import take  # noqa: E402
 from mohamjax.search import Search, generations, genetic_problem  # noqa: E402
+from mohamjax.search.config import Settings, changed  # noqa: E402
 from mohamjax.search.generations import Silent  # noqa: E402
 from mohamjax.search.plan_operators import PlanRates  # noqa: E402
-from mohamjax.search.settings import Settings, changed  # noqa: E402
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape  # noqa: E402
 
 COLLECTIVE = re.compile(

@@ -30,8 +30,8 @@ from mohamjax.runtime import kept_programs as exported
 from mohamjax.runtime.struct import Rows, stack, take
 from mohamjax.schedule import utilisation
 from mohamjax.search import PlanRates, Search, Settings
+from mohamjax.search.config import changed
 from mohamjax.search.generations import Silent
-from mohamjax.search.settings import changed
 from mohamjax.unico.space import named_space
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
@@ -181,10 +181,10 @@ FIRST
 import mohamjax as mj
 room = sys.modules.get("mohamjax.search") or importlib.import_module("mohamjax.search")
 from mohamjax.search import Settings
-import mohamjax.search.settings as settings
+import mohamjax.search.config as config
 import mohamjax.search as both
 assert inspect.isfunction(mj.search) and both is mj.search and inspect.ismodule(room)
-assert mj.search.Settings is Settings is settings.Settings and mj.search.settings is settings
+assert mj.search.Settings is Settings is config.Settings and mj.search.config is config
 assert pickle.loads(pickle.dumps(mj.search)) is mj.search
 assert list(inspect.signature(mj.search).parameters)[:4] == ["problem", "tables", "budget", "seed"]
 told = io.StringIO()

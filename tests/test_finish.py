@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from mohamjax.problem import Goals
 from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.search import finish
-from mohamjax.search.config import MohamConfig
+from mohamjax.search.config import MohamConfig, Settings, changed
 from mohamjax.search.finish import finished, finishing
 from mohamjax.search.generations import Generations
-from mohamjax.search.settings import Settings, changed
 
 CONFIG = MohamConfig(population=16, generations=4, archive=512, islands=2, chunk=2)
 

@@ -17,9 +17,8 @@ from mohamjax.hardware.template import Component, Level, Mac
 from mohamjax.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.mapper.config import MapperConfig
 from mohamjax.problem.requirements import Requirements
-from mohamjax.search.config import MohamConfig, RemapConfig
+from mohamjax.search.config import MohamConfig, RemapConfig, Settings
 from mohamjax.search.search import Search
-from mohamjax.search.settings import Settings
 from mohamjax.unico.config import CodesignConfig
 from mohamjax.workload import Layer, Network, WorkloadShape
 

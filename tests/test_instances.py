@@ -17,8 +17,8 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
 from mohamjax.problem.resolved import CLOSED
 from mohamjax.search import PAPER_RATES, Settings, instances, operators, preset_package
+from mohamjax.search.config import changed
 from mohamjax.search.instances import Instances, instances_of, placed, settled
-from mohamjax.search.settings import changed
 
 MUTATIONS = [name for name in vars(instances) if name.endswith("_mutation")]
 CROSSOVERS = ["scheduling_crossover", "mapping_crossover", "sa_crossover"]

@@ -347,7 +347,7 @@ NAMES = """
 from mohamjax.runtime.kept_programs import name_of
 from mohamjax.search.config import MohamConfig
 from mohamjax.emo.loop import Sizes
-from mohamjax.mapper.programs import mapping_search
+from mohamjax.mapper.block_search import mapping_search
 from mohamjax.search.moham import genetic_problem
 import numpy as np
 

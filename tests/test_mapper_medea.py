@@ -28,10 +28,10 @@ from mohamjax.mapper import (
     mapper_preset,
     medea,
 )
+from mohamjax.mapper.block_search import mapping_search
 from mohamjax.mapper.config import MapperRates
 from mohamjax.mapper.mapping_operators import Draft, crossover, neighbour, neighbours, vary
 from mohamjax.mapper.mapping_operators import grow as grow_own
-from mohamjax.mapper.programs import mapping_search
 from mohamjax.mapping.membership import lie_in
 from mohamjax.mapping.space import (
     constraints,

@@ -24,8 +24,8 @@ from mohamjax.hardware import PackageParameters
 from mohamjax.schedule import network_latencies
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.front import front_index
+from mohamjax.search.config import PRESETS, Settings
 from mohamjax.search.ordering import delays_nobody, orderings, reordered
-from mohamjax.search.settings import PRESETS, Settings
 
 NARROW = PackageParameters(max_tiles=6, interface_bandwidth=0.5)
 ONE_CHIP = PackageParameters(max_tiles=2, interface_bandwidth=0.5)

@@ -30,7 +30,7 @@ from mohamjax.mapping.nest import covered
 from mohamjax.mapping.notation import mapping_from_dict, mapping_to_dict
 from mohamjax.mapping.padding import ALTERNATIVES, MOST_PADDED, padded_bounds
 from mohamjax.mapping.space import constraints, decode, encode, map_space, prime_factors, sample
-from mohamjax.search.settings import Settings, changed
+from mohamjax.search.config import Settings, changed
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 SEED = st.integers(0, 2**31 - 1)

@@ -15,13 +15,12 @@ from mohamjax.hardware import PackageParameters
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Setup, evaluation_arrays
 from mohamjax.search.arrangements import arrangements
-from mohamjax.search.config import MohamConfig
+from mohamjax.search.config import MohamConfig, Settings
 from mohamjax.search.finish import finished, finishing
 from mohamjax.search.generations import Generations
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.places import Closing, closing, open_to_moves
 from mohamjax.search.result import representatives
-from mohamjax.search.settings import Settings
 from mohamjax.workload import Ensemble, Member
 
 CHIPS = 5

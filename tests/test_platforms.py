@@ -22,7 +22,7 @@ from mohamjax.hardware import PackageParameters
 from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
 from mohamjax.jobs.job_problem import job_problem
 from mohamjax.jobs.scheduler import searched_islands
-from mohamjax.mapper import programs
+from mohamjax.mapper import block_search
 from mohamjax.mapper.config import MapperConfig, MapperRates
 from mohamjax.mapping import Counting, evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
@@ -253,19 +253,19 @@ def mapping():
     """The programs of one mapper generation, with their arguments."""
     spaces, templates = problems()
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    search = programs.mapping_search(Sizes(8, 2, 12), True, jnp.dtype(jnp.float32))
+    search = block_search.mapping_search(Sizes(8, 2, 12), True, jnp.dtype(jnp.float32))
     keys = jax.random.split(jax.random.key(0), SPACES)
     rates = jax.tree.map(jnp.float32, MapperRates())
-    state, genes = programs.start.eval_shape(keys, spaces, None, None, search=search)
+    state, genes = block_search.start.eval_shape(keys, spaces, None, None, search=search)
     values = jax.ShapeDtypeStruct((SPACES, 10, 3), jnp.float32)
     tried, exists = (jax.ShapeDtypeStruct((SPACES, n), bool) for n in (12, 10))
     return {
-        "ask": (programs.ask, (state, spaces, rates), {"search": search}),
-        "evaluate": (programs.evaluate, (genes, spaces, templates, single), {"fixed": False, "max_children": 0}),
-        "tell": (programs.tell, (state, genes, values), {"search": search}),
-        "neighbours": (programs.next_neighbours, (state.archive, tried, spaces), {"count": 10}),
-        "enter": (programs.enter, (state.archive, tried, genes, exists, values), {}),
-        "finish": (programs.finish, (state.archive, spaces), {"entries": 6}),
+        "ask": (block_search.ask, (state, spaces, rates), {"search": search}),
+        "evaluate": (block_search.evaluate, (genes, spaces, templates, single), {"fixed": False, "max_children": 0}),
+        "tell": (block_search.tell, (state, genes, values), {"search": search}),
+        "neighbours": (block_search.next_neighbours, (state.archive, tried, spaces), {"count": 10}),
+        "enter": (block_search.enter, (state.archive, tried, genes, exists, values), {}),
+        "finish": (block_search.finish, (state.archive, spaces), {"entries": 6}),
     }
 
 

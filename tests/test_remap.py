@@ -16,7 +16,7 @@ from small_search import compiled_generations
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
 from mohamjax.io import CheckpointFile, mapping_cache
-from mohamjax.mapper.blocks import BlockSearch
+from mohamjax.mapper.block_search import BlockSearch
 from mohamjax.mapper.layer_mapper import LayerMapper
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate
 from mohamjax.problem import DesignProblem

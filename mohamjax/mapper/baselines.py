@@ -20,7 +20,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, template_arrays
-from mohamjax.mapper import programs
+from mohamjax.mapper import block_search
 from mohamjax.mapper.config import MapperProgress
 from mohamjax.mapper.cosa import CosaConfig, cosa_mapping
 from mohamjax.mapper.gamma import GammaConfig, gamma_block
@@ -188,7 +188,7 @@ class BaselineMapper:
 
         def evaluate(genes: MappingGenes) -> Array:
             own = context.space, context.template, context.technology
-            return programs.evaluate(genes, *own, fixed=False, max_children=room)
+            return block_search.evaluate(genes, *own, fixed=False, max_children=room)
 
         if self.method == "gamma":
             config = self.settings if isinstance(self.settings, GammaConfig) else GammaConfig()

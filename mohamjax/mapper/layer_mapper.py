@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.hardware import Technology, Template, TemplateArrays, fits, technology_hash, template_arrays
-from mohamjax.mapper.blocks import Block, BlockSearch, Tally
+from mohamjax.mapper.block_search import Block, BlockSearch, Tally
 from mohamjax.mapper.config import MapperConfig, MapperProgress, MapperRates
 from mohamjax.mapper.problems import MapperContext, children_room, pair_space, prime_slots
 from mohamjax.mapping.children import table_room

@@ -33,13 +33,13 @@ from mohamjax.schedule import Evaluated
 from mohamjax.schedule.ensemble import own_tables, reevaluate_models
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT
+from mohamjax.search.config import Settings
 from mohamjax.search.generations import Listener, check_islands, heard
 from mohamjax.search.plans import Plan
 from mohamjax.search.remap import with_room
 from mohamjax.search.result import Explored, SearchResult, chosen_rows
 from mohamjax.search.resumed import CheckpointStore
 from mohamjax.search.search import Search, mapped
-from mohamjax.search.settings import Settings
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel, Ensemble, Member
 from mohamjax.workload.ensemble import joined

@@ -3,16 +3,27 @@
 The package has the name of its main function: `mohamjax.search(problem, ...)` is `mohamjax.api.search`.
 """
 
-from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig
+from mohamjax.search.config import (
+    BUDGETS,
+    PAPER_RATES,
+    PRESETS,
+    Budget,
+    MohamConfig,
+    Rates,
+    RemapConfig,
+    Settings,
+    check_rate,
+    preset_package,
+    usual_budget,
+)
 from mohamjax.search.expected import ExpectedCost, expected_cost
 from mohamjax.search.generations import Generations, Listener, Progress, check_islands
 from mohamjax.search.moham import genetic_problem, log_hypervolume
 from mohamjax.search.plan_operators import MOST_RATES, PlanRates
 from mohamjax.search.result import SearchResult
-from mohamjax.search.sampling import sample_designs
 from mohamjax.search.search import Search, compile_search
 from mohamjax.search.seeding import list_designs, seed_designs
-from mohamjax.search.settings import BUDGETS, PRESETS, Budget, Settings, check_rate, preset_package, usual_budget
+from mohamjax.search.unit_cube import sample_designs
 
 __all__ = [
     "BUDGETS",

@@ -7,7 +7,7 @@ import dataclasses
 from mohamjax.problem.design_problem import DesignProblem
 from mohamjax.schedule.measures import of_frames
 from mohamjax.schedule.periods import frame_jobs
-from mohamjax.search.settings import Settings
+from mohamjax.search.config import Settings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,12 +34,12 @@ from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, padded_jobs, reevaluate, scenario_bounds
 from mohamjax.schedule.measures import of_frames
 from mohamjax.schedule.periods import frame_jobs
+from mohamjax.search.config import Settings
 from mohamjax.search.finish import finished
 from mohamjax.search.generations import Generations
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.ordering import orderings
 from mohamjax.search.places import closing
-from mohamjax.search.settings import Settings
 from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
 
 

@@ -40,7 +40,7 @@ from mohamjax.schedule import (
     uncontended,
 )
 from mohamjax.schedule.setup import Setup
-from mohamjax.search.settings import Settings
+from mohamjax.search.config import Settings
 
 _LEAST_GAIN = 1e-3
 """A mapping joins a set if it lowers the logarithm of a score on some chiplet by more than this."""

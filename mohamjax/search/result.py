@@ -24,10 +24,9 @@ from mohamjax.schedule.bounds import Bounds
 from mohamjax.schedule.front import WINDOW, landmarks
 from mohamjax.schedule.front_bounds import Certificate, certify
 from mohamjax.schedule.measures import DEFAULT, box_share, box_subset
-from mohamjax.search.config import MohamConfig
+from mohamjax.search.config import MohamConfig, Settings
 from mohamjax.search.plans import Plan
 from mohamjax.search.resumed import named_rates
-from mohamjax.search.settings import Settings
 
 _ENDING = ("descent", "refitting", "closing", "ordering")
 """Steps after the last generation, whose evaluations stand in the configuration of the result."""

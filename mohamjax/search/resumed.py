@@ -30,10 +30,9 @@ from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Design, DesignFile
 from mohamjax.schedule.measures import DEFAULT, of_frames
 from mohamjax.schedule.validity import in_turn, sound_genes
-from mohamjax.search.config import Rates
+from mohamjax.search.config import Rates, Settings
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plans import THRIFT, Plan
-from mohamjax.search.settings import Settings
 from mohamjax.version import __version__
 from mohamjax.workload import Ensemble
 

@@ -34,7 +34,7 @@ from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT, offsets
 from mohamjax.schedule.own_measures import Limit, value_of
 from mohamjax.schedule.setup import Setup
-from mohamjax.search.config import MohamConfig
+from mohamjax.search.config import MohamConfig, Settings
 from mohamjax.search.finish import descents, finishing
 from mohamjax.search.generations import Generations, Listener, Progress, check_islands, heard, state_like
 from mohamjax.search.injection import check_injected, inject
@@ -56,7 +56,6 @@ from mohamjax.search.resumed import (
     tables_hash,
 )
 from mohamjax.search.seeding import seed_designs
-from mohamjax.search.settings import Settings
 from mohamjax.text import plural
 from mohamjax.workload import Ensemble
 

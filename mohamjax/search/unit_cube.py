@@ -1,4 +1,4 @@
-"""Designs from points of the unit cube, so that any external optimiser can search them.
+"""Designs for optimisers of a user's own: from points of the unit cube, and at random.
 
 Every point means a valid design, and nearby points mean similar designs as far as possible: chiplets grow with their
 coordinates, and mappings go from the fastest to the slowest. A point outside the cube counts as the nearest one inside.
@@ -9,10 +9,12 @@ Axes: D dimensions, L layers (padded), S tiles, T templates, C components of a s
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
@@ -21,7 +23,7 @@ from mohamjax.problem.space import DesignSpace, Genetics, check_space
 from mohamjax.runtime.checks import check_arrays
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design
-from mohamjax.search.operators import drop_empty, runs_on
+from mohamjax.search.operators import conform, drop_empty, runs_on, sample
 from mohamjax.search.plan_operators import completed
 from mohamjax.search.plans import Plan
 from mohamjax.search.plans import decode as decode_plans
@@ -170,3 +172,49 @@ def _ordered(priority: jax.Array, real: jax.Array, genetics: Genetics) -> jax.Ar
     # Layers are numbered in a topological order, which equal priorities keep, as the sort is stable.
     ready, _ = jax.lax.scan(after, jnp.zeros_like(priority), (index, genetics.predecessors, priority))
     return jnp.argsort(jnp.where(real, ready, 2), stable=True).astype(jnp.int32)
+
+
+def sample_designs(key: jax.Array, space: DesignSpace, n: int) -> Design:
+    """Random valid designs: random packages, every layer on a random chiplet that runs it, in a random order.
+
+    They keep fixed chiplets, pinned layers and homogeneous packages, but may break limits on latency, energy, area,
+    power and numbers of chiplets.
+
+    Args:
+        key: typed key, consumed.
+        space: from `problem.arrays`.
+        n: number of designs, static.
+
+    Returns:
+        Designs with a leading axis: `designs[3]`, `designs[:5]`, `len(designs)`.
+
+    Raises:
+        TypeError: `space` has a wrong type.
+        InputError: `key` is not a single JAX key.
+        ValueError: `n` is not an integer of at least 1.
+
+    Examples:
+        >>> designs = mj.sample_designs(jax.random.key(0), space, 64)
+        >>> len(designs), designs[3].template.shape
+        (64, (16,))
+    """
+    check_space(space)
+    typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    # Keys of the old kind are two words, or four for JAX's `rbg`.
+    raw = not typed and np.shape(key) in ((2,), (4,)) and jnp.result_type(key) == np.uint32
+    if not raw and not (typed and key.shape == ()):
+        what = f"{len(key)} keys" if typed else f"{key!r:.40}"
+        raise InputError(f"is {what}", argument="key", remedy="give one key, such as jax.random.key(0)")
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"n: expected an integer of at least 1, got {n!r}")
+    return _designs(key, space.genetics, n=int(n))
+
+
+@functools.partial(jax.jit, static_argnames="n")
+def _designs(key: jax.Array, genetics: Genetics, *, n: int) -> Design:
+    tiles = genetics.on_tile.shape[0]
+
+    def one(key: jax.Array) -> Design:
+        return conform(sample(key, genetics, tiles), genetics)
+
+    return jax.vmap(one)(jax.random.split(key, n))
