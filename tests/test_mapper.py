@@ -233,22 +233,21 @@ def test_sets_are_computed_in_double_precision_and_rounded(tables):
     np.testing.assert_allclose(alone.objectives[exists][:, 1:], tables.objectives[exists][:, 1:], rtol=1e-5)
 
 
-def test_a_large_capacity_that_was_rounded_down_holds_what_it_held():
-    """20,000,001 words are 20,000,000 in single precision."""
+def _filled(words, k, c, fixed=False):
+    """Tables of a weight buffer of so many words that holds K x C weights: in single precision, and rounded to it."""
     simba = next(template for template in TEMPLATES if template.name == "simba")
     buffer = [level.name for level in simba.levels].index("PEWeightBuffer")
     levels = [
         dataclasses.replace(level, capacity_words=None if level.capacity_words is None else 2**26)
         for level in simba.levels
     ]
-    levels[buffer] = dataclasses.replace(levels[buffer], capacity_words=20_000_001)
-    template = dataclasses.replace(simba, levels=tuple(levels))
-    layer = UniqueLayer("fc", WorkloadShape(K=3, C=6_666_667))
+    levels[buffer] = dataclasses.replace(levels[buffer], capacity_words=words)
+    template = dataclasses.replace(simba, levels=tuple(levels), sizes="fixed" if fixed else "free")
+    layer = UniqueLayer("fc", WorkloadShape(K=k, C=c))
     arrays = template_arrays([template], TECHNOLOGY)
-    assert float(arrays.machine.capacity[0, buffer]) == 20_000_000
     depth = len(levels)
     temporal = np.ones((1, 1, 1, depth, 8), np.int32)
-    temporal[..., buffer, DIMS.index("K")], temporal[..., buffer, DIMS.index("C")] = 3, 6_666_667
+    temporal[..., buffer, DIMS.index("K")], temporal[..., buffer, DIMS.index("C")] = k, c
     unit = np.broadcast_to(np.arange(8, dtype=np.int32), temporal.shape)
     spatial = np.ones((1, 1, 1, 2, depth, 8), np.int32)
     keep = np.array([[level.keep for level in levels]])[None, None]
@@ -258,9 +257,26 @@ def test_a_large_capacity_that_was_rounded_down_holds_what_it_held():
     )  # fmt: skip
     layers = stacked_layers([layer.shape])
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    found = [tabulate(layers, arrays, single, nest, np.array([[1]]), as_given=given) for given in (True, False)]
-    finite = [np.isfinite(one.objectives[0, 0, 0]).all() for one in found]
-    assert finite == [True, True]
+    return [
+        tabulate(layers, arrays, single, nest, np.array([[1]]), as_given=given).objectives[0, 0, 0]
+        for given in (True, False)
+    ]
+
+
+@pytest.mark.parametrize(("words", "k", "c"), [(20_000_001, 3, 6_666_667), (2**24 + 1, 97, 172_961)])
+def test_a_large_capacity_that_was_rounded_down_holds_what_it_held(words, k, c):
+    assert k * c == words and np.float32(words) == words - 1
+    assert np.isfinite(_filled(words, k, c)).all()
+
+
+def test_a_large_capacity_holds_no_more_than_it_holds():
+    assert np.isinf(_filled(20_000_001, 2, 10_000_001)).all()
+
+
+def test_a_large_fixed_capacity_costs_what_it_costs():
+    """Another row would take another address bit."""
+    single, rounded = _filled(2**26, 1, 2**24, fixed=True)
+    np.testing.assert_allclose(rounded, single, rtol=1e-6)
 
 
 @quick_jit
@@ -283,7 +299,9 @@ def test_tables_over_children_change_nothing_where_they_are_not_needed(seed):
         nests, needs = jax.tree.map(lambda leaf: np.concatenate([leaf] * 4), (nests, needs))
         given = jax.tree.map(lambda leaf: np.repeat(leaf[None], 1024, axis=0), (context.space.layer, context.template))
         without, having = (
-            table_rows(*given, context.technology, nests, fixed=False, whole=True, max_children=room)
+            table_rows(
+                *given, context.technology, nests, given[1].machine.capacity, fixed=False, whole=True, max_children=room
+            )
             for room in (0, MAX_CHILDREN)
         )
         for name, column in without.items():

@@ -10,11 +10,14 @@ import jax
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Bounds, Form, as_written, keys_for_sure
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.io import evaluate_files, read_designs
+from mohamjax.io.designs import _short
 from mohamjax.io.files import parse_json
 from mohamjax.io.forms import DESIGN_PARTS, ChipletForm, DesignForm, StepForm
 from mohamjax.mapping.notation import NestForm, OwnedNestForm, loop_nest, mapping_from_dict, mappings_of
@@ -60,6 +63,21 @@ def by_form(text):
     own = parse_json(text, "file", parts=DESIGN_PARTS)
     forms = {"designs": DesignForm, "mappings": OwnedNestForm}
     return {key for key, form in forms.items() if all(isinstance(one, form) for one in own[key])}
+
+
+@given(
+    values=st.lists(st.one_of(st.floats(1e-12, 1e21), st.floats(-1e9, -1e-9), st.just(0.0)), min_size=1),
+    digits=st.integers(1, 10),
+)
+def test_numbers_are_rounded_to_digits(values, digits):
+    """To the float nearest to a decimal number of so many digits, no farther off than half of the last digit."""
+    found = _short(values, digits)
+    assert [float(f"{value:.{digits}g}") for value in found] == found.tolist()
+    np.testing.assert_allclose(found, values, rtol=0.5001 * 10.0 ** (1 - digits))
+
+
+def test_infinite_numbers_and_nan_stay():
+    np.testing.assert_array_equal(_short([np.inf, -np.inf, np.nan, 0, 1.23456], 3), [np.inf, -np.inf, np.nan, 0, 1.23])
 
 
 def same(one, other):

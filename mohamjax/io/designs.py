@@ -91,11 +91,12 @@ def _short(values: npt.ArrayLike, digits: int = 10) -> np.ndarray:
     """Values rounded to significant digits, `[...]` float64; not for times, of which small differences may matter.
 
     Args:
-        values: finite numbers. Those from 1e-12 to 1e22 become a nearest decimal number, as powers of ten are exact.
+        values: those from 1e-12 to 1e22 become the float nearest to the rounded decimal number, as powers of ten are
+            exact there; infinite values and NaN stay.
         digits: at most 10.
     """
     values = np.asarray(values, np.float64)
-    magnitude = np.log10(np.where(values == 0, 1.0, np.abs(values)))
+    magnitude = np.log10(np.abs(np.where(np.isfinite(values) & (values != 0), values, 1.0)))
     place = np.minimum(digits - 1 - np.floor(magnitude).astype(int), 300)
     up, down = (10.0 ** np.maximum(power, 0) for power in (place, -place))
     return np.rint(values * up / down) * down / up

@@ -4,7 +4,7 @@ First the programs: jitted functions of the B problems of a block. A generation 
 one, the evaluation, is compiled once and beside the others; descent has two more. Then their host: threads that run
 blocks over one device or several, count evaluations and end early when they are told to.
 
-Axes: B problems of a block, P population, K given mappings, N candidates, A archive, M table entries, L levels.
+Axes: B problems of a block, K given mappings, N candidates, A archive, M table entries, L levels.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from mohamjax.mapper import medea
 from mohamjax.mapper.config import MapperConfig, MapperProgress, MapperRates
 from mohamjax.mapper.mapping_operators import STEPS, Draft, all_neighbours, grow, neighbours, random_draft, vary
 from mohamjax.mapper.problems import MapperContext, objectives
+from mohamjax.mapping.children import table_room
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, sample
 from mohamjax.mapping.tables import MappingTables, tabulate_sets, undominated
@@ -445,27 +446,27 @@ class BlockSearch:
         return once(key, lambda: _compiled_over(devices, wanted))
 
     def _compile_tables(self, context: MapperContext) -> None:
-        """Compiles the evaluation of the sets on a nest of ones, and on one with a window if some nests need tables."""
+        """Compiles the evaluation of the sets on nests of ones, and on nests with a window, which need tables."""
         fixed, levels = self.config.fixed, context.template.component.shape[1]
+        space, template = jax.device_get((context.space, context.template))
 
-        def evaluate() -> None:
-            space, template = take(jax.device_get((context.space, context.template)), slice(1))
-            most = 1 if fixed or self.max_children == 0 else 2
+        def tabulate() -> None:
+            size, number = len(context.template.component), 1 if fixed else 2
             unit = np.arange(len(DIMS), dtype=np.int32)
-            spatial = np.ones((1, most, 2, levels, len(DIMS)), np.int32)
+            spatial = np.ones((size, number, 2, levels, len(DIMS)), np.int32)
             spatial[:, 1:, :, 0, WINDOWS[0]] = 2
             nests = Mapping(
-                temporal=np.ones((1, most, levels, len(DIMS)), np.int32),
-                order=np.broadcast_to(unit, (1, most, levels, len(DIMS))),
+                temporal=np.ones((size, number, levels, len(DIMS)), np.int32),
+                order=np.broadcast_to(unit, (size, number, levels, len(DIMS))),
                 spatial=spatial,
                 spatial_order=np.broadcast_to(unit, spatial.shape),
-                keep=space.constraints.keep[:, None].repeat(most, axis=1),
+                keep=space.constraints.keep[:, None].repeat(number, axis=1),
             )
             kind = {"fixed": fixed, "whole": self.whole}
-            tabulate_sets(space.layer, template, context.technology, nests, np.array([most]), **kind)
+            tabulate_sets(space.layer, template, context.technology, nests, np.full(size, number), **kind)
 
-        form = fixed, self.whole, self.max_children, levels
-        once(("tables", *form, context.template.machine.capacity.dtype, jax.config.read("jax_enable_x64")), evaluate)
+        rooms = frozenset(map(table_room, np.prod(template.machine.fanout, axis=-1).max(axis=-1)))
+        once(("tables", fixed, self.whole, levels, rooms), tabulate)
 
 
 def _part(given: Any, batch: int, count: int) -> Any:

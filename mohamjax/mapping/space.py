@@ -380,8 +380,8 @@ def room(state: Nest, index: Array, space: MapSpace) -> Array:
     """Slots, other than its own, whose limit and fanout have room for one prime: `[S]` bool."""
     prime = _prime(state, index, space)
     p = prime.value
-    # p is in another slot, so the product with it still divides the bound and fits int32. The product over dimensions
-    # may not fit, so it is computed in float.
+    # p is in another slot, so the product with it still divides the bound and fits int32; products that are masked may
+    # wrap. The product over dimensions may not fit, so it is computed in float.
     within = jnp.all(jnp.where(prime.mine, state.factors * p, 0) <= space.limit, axis=-1)
     product = jnp.prod(state.factors.astype(space.fanout.dtype), axis=-1) * p.astype(space.fanout.dtype)
     other = jnp.arange(space.limit.shape[0]) != prime.slot
@@ -426,7 +426,7 @@ def _moved(state: Nest, prime: _Prime, target: Array, allow: Array, shifted: Arr
     left = (slots == prime.slot) & column
     remains = jnp.sum(jnp.where(left, state.factors, 0), dtype=jnp.int32) // prime.value
     factors = jnp.where(left, remains, state.factors)
-    return Nest(
+    return Nest(  # products that are masked may wrap
         slot=jnp.where(prime.here & allow, target, state.slot),
         factors=jnp.where((slots == target) & column, state.factors * prime.value, factors),
         extents=jnp.where(allow, shifted, state.extents),

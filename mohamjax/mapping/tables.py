@@ -118,6 +118,7 @@ def on_own_hardware(
     fixed: bool = False,
     whole: bool = True,
     max_children: int = MAX_CHILDREN,
+    words: jax.Array | None = None,
 ) -> OwnHardware:
     """Costs of mappings of one layer on one template, each on its own minimal hardware.
 
@@ -134,6 +135,7 @@ def on_own_hardware(
         whole: static. On a template of fixed sizes, count wires on its whole arrays, which takes tables; otherwise on
             the part of the arrays that the mapping uses, as on templates of free sizes.
         max_children: static, room of the tables over children, see `Counting`.
+        words: `[L, B]` float, words that an instance of a level may hold; default the capacity at the largest sizes.
     """
     wide = template
     if not paired:
@@ -145,7 +147,8 @@ def on_own_hardware(
         used = jnp.where(wide.sized, largest.fanout, used)
     counted_on = largest if fixed else dataclasses.replace(largest, fanout=used)
     counts = count_accesses(layer, mapping, counted_on, Counting(max_children=max_children))
-    reason, _ = validity(counts, mapping, largest, own_fanout=True)
+    holding = largest if words is None else dataclasses.replace(largest, capacity=words)
+    reason, _ = validity(counts, mapping, holding, own_fanout=True)
     sizes = minimal_hardware(counts, mapping, largest.block_words, wide.granularity, largest.capacity)
     machine = largest
     if not fixed:
@@ -209,8 +212,8 @@ def tabulate(
     u, t = np.indices(shape).reshape(2, -1)
     layers, templates, mapping = jax.device_get((layers, templates, mapping))
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), mapping)
-    many = take(layers, u), take(templates, t), technology, flat, np.asarray(count).reshape(-1)
-    sets = (tabulate_as_given if as_given else tabulate_sets)(*many, fixed=fixed)
+    arguments = take(layers, u), take(templates, t), technology, flat, np.asarray(count).reshape(-1)
+    sets = (tabulate_as_given if as_given else tabulate_sets)(*arguments, fixed=fixed)
     return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), sets)
 
 
@@ -230,9 +233,9 @@ def tabulate_sets(
     rounds to the float dtype of `templates`: the tables of a search in single precision are made by the program that
     evaluates its front again. Entries that exist go through one program in batches of equal size. It is compiled once
     per L, `fixed` and `whole`, for any numbers of layers, templates and mappings, and once more per room of the tables
-    over children for entries that need these. As some entries usually do in double precision, all entries of a template
-    with few children are counted with them, so that most calls compile one program. A mapping that is invalid under
-    its template's maximum sizes keeps its place with objectives of +inf.
+    over children for entries that need these. In double precision some entries usually do, so all entries of a template
+    whose levels have at most 1,024 children are counted with tables, and most calls compile one program. A mapping
+    that is invalid under its template's maximum sizes keeps its place with objectives of +inf.
 
     Args:
         layers: leading axis `[B]`.
@@ -249,12 +252,14 @@ def tabulate_sets(
     dtype = templates.machine.capacity.dtype
     layers, templates, technology, mapping = jax.device_get((layers, templates, technology, mapping))
     with jax.enable_x64(True):
-        machine = templates.machine
-        if dtype == np.float32:  # a capacity above 2^24 words may have been rounded down
-            up = np.nextafter(machine.capacity, np.float32(np.inf))
-            machine = dataclasses.replace(machine, capacity=np.where(machine.capacity > 2**24, up, machine.capacity))
-        templates, technology = recast((dataclasses.replace(templates, machine=machine), technology), np.float64)
-        return recast(tabulate_as_given(layers, templates, technology, mapping, count, fixed=fixed, whole=whole), dtype)
+        given = np.asarray(templates.machine.capacity)
+        templates, technology = recast((templates, technology), np.float64)
+        words = np.asarray(templates.machine.capacity)
+        if dtype == np.float32:  # from 2^24 words on they may have been rounded down, by half a step at most
+            step = np.spacing(np.where(np.isfinite(given), given, 0)).astype(np.float64)
+            words = np.where(words >= 2**24, words + step / 2, words)
+        arguments = layers, templates, technology, mapping, count
+        return recast(tabulate_as_given(*arguments, words=words, fixed=fixed, whole=whole), dtype)
 
 
 def tabulate_as_given(
@@ -264,10 +269,15 @@ def tabulate_as_given(
     mapping: Mapping,
     count: npt.ArrayLike,
     *,
+    words: npt.ArrayLike | None = None,
     fixed: bool = False,
     whole: bool = True,
 ) -> MappingTables:
-    """`tabulate_sets` in the precision of the templates and the technology, which must be that of JAX (64-bit mode)."""
+    """Like `tabulate_sets`, but in the float dtype of `templates` and `technology`.
+
+    JAX's 64-bit mode must be on for float64 and off for float32. `words` `[B, L]` are the words that an instance of a
+    level may hold; default the capacities of the templates.
+    """
     layers, templates, mapping = jax.device_get((layers, templates, mapping))
     count = np.asarray(count, np.int32)
     lead = mapping.temporal.shape[:2]
@@ -281,8 +291,9 @@ def tabulate_as_given(
         needs |= (most <= _FEW_CHILDREN)[:, None]
     needs &= exists
     largest = room_for(mapping.spatial[needs], most[np.nonzero(needs)[0]])
-    if double:  # The room then depends on the templates alone, so that other mappings need no other program.
-        largest = max(largest, table_room(np.max(most[needs.any(axis=1) & (most <= _FEW_CHILDREN)], initial=1)))
+    if double:  # Other mappings on templates with so few children then need no other program.
+        largest = max(largest, table_room(np.max(most[most <= _FEW_CHILDREN], initial=1)))
+    holding = np.asarray(templates.machine.capacity if words is None else words)
     columns: dict[str, Any] = {
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
@@ -297,6 +308,7 @@ def tabulate_as_given(
                 *(take(tree, which[rows]) for tree in (layers, templates)),
                 technology,
                 take(mapping, (which[rows], entry[rows])),
+                holding[which[rows]],
                 fixed=fixed,
                 whole=whole,
                 max_children=room,
@@ -354,21 +366,25 @@ def evaluate_rows(
     templates: TemplateArrays,
     technology: Technology,
     mapping: Mapping,
+    words: jax.Array,
     *,
     fixed: bool,
     whole: bool,
     max_children: int,
 ) -> dict[str, jax.Array]:
-    """Columns of the tables, `[N, ...]`, for mappings `[N]` that each have a layer and a template `[N]`."""
+    """Columns of the tables, `[N, ...]`, for mappings `[N]` that each have a layer and a template `[N]`.
 
-    def block(rows: tuple[LayerArrays, TemplateArrays, Mapping]) -> dict[str, jax.Array]:
-        layer, template, nests = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), rows)
+    `words` `[N, L]` are the words that an instance of a level may hold.
+    """
+
+    def block(rows: tuple[LayerArrays, TemplateArrays, Mapping, jax.Array]) -> dict[str, jax.Array]:
+        layer, template, nests, most = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), rows)
         kind = {"fixed": fixed, "whole": whole, "max_children": max_children}
-        own = on_own_hardware(layer, nests, template, technology, paired=True, **kind)
+        own = on_own_hardware(layer, nests, template, technology, paired=True, words=most, **kind)
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _columns(own, fixed))
 
     # Blocks bound the memory: the wires of one mapping may need a table over all children of a level.
-    return in_fitting_blocks(block, (layers, templates, mapping), BLOCK)
+    return in_fitting_blocks(block, (layers, templates, mapping, words), BLOCK)
 
 
 def _columns(own: OwnHardware, fixed: bool) -> dict[str, jax.Array]:

@@ -10,9 +10,9 @@ A kept program is used only if all that decides it is the same: the code of this
 NumPy and Python, JAX's settings, the platform, shapes and dtypes of all arguments, and static arguments. Their hash is
 the file's name, and the file begins with a hash of its content; if a file is damaged or cannot be read, the program is
 traced anew. Static arguments may hold functions of this package, such as the operators of a search. The hash does not
-cover functions of other packages, so programs with those are not kept. Nothing is read or written if the code had
-changed since this process began to import it when it was last looked at (`code_unchanged`), or in a context manager of
-JAX other than double precision. Files are pickles, so the folder must be the user's own.
+cover functions of other packages, so programs with those are not kept. Nothing is read or written if the last
+look at the sources (`code_unchanged`) found a change since this process began to import them, or in a context manager
+of JAX other than double precision. Files are pickles, so the folder must be the user's own.
 """
 
 from __future__ import annotations
