@@ -35,7 +35,7 @@ from mohamjax.mapping import (
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.nest import covered
 from mohamjax.mapping.space import decode, layer_arrays, sample, stacked_layers
-from mohamjax.mapping.tables import assemble, column_shapes, need_children
+from mohamjax.mapping.tables import TableRows, assemble, column_shapes, need_children
 from mohamjax.mapping.tables import evaluate_rows as table_rows
 from mohamjax.runtime.programs import PROGRAMS
 from mohamjax.search import BUDGETS
@@ -298,10 +298,9 @@ def test_tables_over_children_change_nothing_where_they_are_not_needed(seed):
         # As many as in a batch of the tables, so that their own program runs.
         nests, needs = jax.tree.map(lambda leaf: np.concatenate([leaf] * 4), (nests, needs))
         given = jax.tree.map(lambda leaf: np.repeat(leaf[None], 1024, axis=0), (context.space.layer, context.template))
+        nests = TableRows(*given, nests, given[1].machine.capacity)
         without, having = (
-            table_rows(
-                *given, context.technology, nests, given[1].machine.capacity, fixed=False, whole=True, max_children=room
-            )
+            table_rows(nests, context.technology, fixed=False, whole=True, max_children=room)
             for room in (0, MAX_CHILDREN)
         )
         for name, column in without.items():

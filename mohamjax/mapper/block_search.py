@@ -448,10 +448,10 @@ class BlockSearch:
     def _compile_tables(self, context: MapperContext) -> None:
         """Compiles the evaluation of the sets on nests of ones, and on nests with a window, which need tables."""
         fixed, levels = self.config.fixed, context.template.component.shape[1]
-        space, template = jax.device_get((context.space, context.template))
 
         def tabulate() -> None:
-            size, number = len(context.template.component), 1 if fixed else 2
+            space, template = jax.device_get((context.space, context.template))
+            size, number = len(template.component), 1 if fixed else 2
             unit = np.arange(len(DIMS), dtype=np.int32)
             spatial = np.ones((size, number, 2, levels, len(DIMS)), np.int32)
             spatial[:, 1:, :, 0, WINDOWS[0]] = 2
@@ -465,7 +465,8 @@ class BlockSearch:
             kind = {"fixed": fixed, "whole": self.whole}
             tabulate_sets(space.layer, template, context.technology, nests, np.full(size, number), **kind)
 
-        rooms = frozenset(map(table_room, np.prod(template.machine.fanout, axis=-1).max(axis=-1)))
+        children = np.prod(np.asarray(context.template.machine.fanout), axis=-1).max(axis=-1)
+        rooms = frozenset(map(table_room, children))  # with the other settings, these decide on the programs
         once(("tables", fixed, self.whole, levels, rooms), tabulate)
 
 

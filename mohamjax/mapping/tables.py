@@ -84,6 +84,23 @@ class MappingTables:
 
 
 @record
+class TableRows:
+    """Mappings to evaluate, each with a layer and a template of its own; one leading axis.
+
+    Attributes:
+        layer: their layers.
+        template: their templates at the largest sizes.
+        mapping: loop nests.
+        words: `[..., L]` float, words that an instance of a level may hold.
+    """
+
+    layer: LayerArrays
+    template: TemplateArrays
+    mapping: Mapping
+    words: jax.Array
+
+
+@record
 class OwnHardware:
     """Mappings, each on hardware of its own; the batch is the last axis.
 
@@ -249,17 +266,15 @@ def tabulate_sets(
     Returns:
         The tables, `[B, M, ...]`, NumPy arrays.
     """
-    dtype = templates.machine.capacity.dtype
-    layers, templates, technology, mapping = jax.device_get((layers, templates, technology, mapping))
+    capacity = np.asarray(templates.machine.capacity)
+    words: Any = capacity.astype(np.float64)
+    if capacity.dtype == np.float32:  # from 2^24 words on they may have been rounded down, by half a step at most
+        step = np.spacing(np.where(np.isfinite(capacity), capacity, 0)).astype(np.float64)
+        words = np.where(words >= 2**24, words + step / 2, words)
     with jax.enable_x64(True):
-        given = np.asarray(templates.machine.capacity)
         templates, technology = recast((templates, technology), np.float64)
-        words = np.asarray(templates.machine.capacity)
-        if dtype == np.float32:  # from 2^24 words on they may have been rounded down, by half a step at most
-            step = np.spacing(np.where(np.isfinite(given), given, 0)).astype(np.float64)
-            words = np.where(words >= 2**24, words + step / 2, words)
-        arguments = layers, templates, technology, mapping, count
-        return recast(tabulate_as_given(*arguments, words=words, fixed=fixed, whole=whole), dtype)
+        rows = TableRows(layers, templates, mapping, words)
+        return recast(_tabulated(rows, technology, count, fixed=fixed, whole=whole), capacity.dtype)
 
 
 def tabulate_as_given(
@@ -269,16 +284,23 @@ def tabulate_as_given(
     mapping: Mapping,
     count: npt.ArrayLike,
     *,
-    words: npt.ArrayLike | None = None,
     fixed: bool = False,
     whole: bool = True,
 ) -> MappingTables:
     """Like `tabulate_sets`, but in the float dtype of `templates` and `technology`.
 
-    JAX's 64-bit mode must be on for float64 and off for float32. `words` `[B, L]` are the words that an instance of a
-    level may hold; default the capacities of the templates.
+    JAX's 64-bit mode must be on for float64 and off for float32.
     """
-    layers, templates, mapping = jax.device_get((layers, templates, mapping))
+    rows = TableRows(layers, templates, mapping, templates.machine.capacity)
+    return _tabulated(rows, technology, count, fixed=fixed, whole=whole)
+
+
+def _tabulated(
+    sets: TableRows, technology: Technology, count: npt.ArrayLike, *, fixed: bool, whole: bool
+) -> MappingTables:
+    """`tabulate_as_given` for sets `[B]` of mappings `[B, M]`."""
+    sets = jax.device_get(sets)
+    templates, mapping = sets.template, sets.mapping
     count = np.asarray(count, np.int32)
     lead = mapping.temporal.shape[:2]
     exists = np.arange(lead[1]) < count[:, None]
@@ -293,7 +315,6 @@ def tabulate_as_given(
     largest = room_for(mapping.spatial[needs], most[np.nonzero(needs)[0]])
     if double:  # Other mappings on templates with so few children then need no other program.
         largest = max(largest, table_room(np.max(most[most <= _FEW_CHILDREN], initial=1)))
-    holding = np.asarray(templates.machine.capacity if words is None else words)
     columns: dict[str, Any] = {
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
@@ -305,10 +326,13 @@ def tabulate_as_given(
         batches = np.resize(np.arange(len(which)), (-(-len(which) // _BATCH), _BATCH))
         found = [
             evaluate_rows(
-                *(take(tree, which[rows]) for tree in (layers, templates)),
+                TableRows(
+                    layer=take(sets.layer, which[rows]),
+                    template=take(templates, which[rows]),
+                    mapping=take(mapping, (which[rows], entry[rows])),
+                    words=sets.words[which[rows]],
+                ),
                 technology,
-                take(mapping, (which[rows], entry[rows])),
-                holding[which[rows]],
                 fixed=fixed,
                 whole=whole,
                 max_children=room,
@@ -362,29 +386,20 @@ def need_children(along: npt.ArrayLike, *, double: bool = False) -> np.ndarray:
 
 @jit_o1_plain_loops(static_argnames=("fixed", "whole", "max_children"))
 def evaluate_rows(
-    layers: LayerArrays,
-    templates: TemplateArrays,
-    technology: Technology,
-    mapping: Mapping,
-    words: jax.Array,
-    *,
-    fixed: bool,
-    whole: bool,
-    max_children: int,
+    rows: TableRows, technology: Technology, *, fixed: bool, whole: bool, max_children: int
 ) -> dict[str, jax.Array]:
-    """Columns of the tables, `[N, ...]`, for mappings `[N]` that each have a layer and a template `[N]`.
+    """Columns of the tables, `[N, ...]`, for rows `[N]`."""
 
-    `words` `[N, L]` are the words that an instance of a level may hold.
-    """
-
-    def block(rows: tuple[LayerArrays, TemplateArrays, Mapping, jax.Array]) -> dict[str, jax.Array]:
-        layer, template, nests, most = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), rows)
-        kind = {"fixed": fixed, "whole": whole, "max_children": max_children}
-        own = on_own_hardware(layer, nests, template, technology, paired=True, words=most, **kind)
+    def block(rows: TableRows) -> dict[str, jax.Array]:
+        last: TableRows = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), rows)
+        own = on_own_hardware(
+            last.layer, last.mapping, last.template, technology,
+            paired=True, fixed=fixed, whole=whole, max_children=max_children, words=last.words,
+        )  # fmt: skip
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _columns(own, fixed))
 
     # Blocks bound the memory: the wires of one mapping may need a table over all children of a level.
-    return in_fitting_blocks(block, (layers, templates, mapping, words), BLOCK)
+    return in_fitting_blocks(block, rows, BLOCK)
 
 
 def _columns(own: OwnHardware, fixed: bool) -> dict[str, jax.Array]:

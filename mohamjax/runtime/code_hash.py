@@ -41,11 +41,10 @@ class _Look(NamedTuple):
     """What a look at the source files found."""
 
     loaded: abc.Mapping[str, object]  # the specs of our modules at that time, by name; a reload makes another spec
-    started: float
     unchanged: bool
 
 
-_last: dict[pathlib.Path, _Look] = {}
+_last: dict[tuple[pathlib.Path, float], _Look] = {}  # by folder and `STARTED`
 
 
 def code_unchanged(root: pathlib.Path = _PACKAGE) -> bool:
@@ -57,8 +56,8 @@ def code_unchanged(root: pathlib.Path = _PACKAGE) -> bool:
     """
     modules = {name: module for name, module in list(sys.modules.items()) if of_this_package(name)}
     loaded = {name: getattr(module, "__spec__", None) for name, module in modules.items()}
-    last = _last.get(root)
-    if last and last.started == STARTED and _same(last.loaded, loaded):
+    last = _last.get((root, STARTED))
+    if last and _same(last.loaded, loaded):
         return last.unchanged
     files = {getattr(module, "__file__", None) for module in modules.values()}
     try:
@@ -67,7 +66,7 @@ def code_unchanged(root: pathlib.Path = _PACKAGE) -> bool:
         unchanged = max(max(stat.st_mtime, stat.st_ctime) for stat in stats) < STARTED - 1
     except OSError:  # a file is gone, or cannot be read
         unchanged = False
-    _last[root] = _Look(loaded, STARTED, unchanged)
+    _last[root, STARTED] = _Look(loaded, unchanged)
     return unchanged
 
 
